@@ -1,20 +1,33 @@
 /*
- * Addresses to what can be connected to: "HOST:PORT", "[V6]:PORT", "HOST", a
- * socket's path, or several of these with commas between them. Blocks only for
- * looking up a host's name.
+ * Addresses to peers: "HOST:PORT", "[V6]:PORT", "HOST", a socket's path, or
+ * several of these with commas. It blocks only to resolve a name.
  */
 #define _GNU_SOURCE 1
 
 #include "proto/client/link.h"
 #include "proto/client/message.h"
 
+#include <assert.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/un.h>
 
 #define PORT_DEFAULT  "4653"
-#define ADDRESS_BYTES 300 /* a host, and what stands around it */
+#define ADDRESS_BYTES 300 /* of a host with brackets and port */
+
+/* False: there is no room, which is no error. */
+static bool
+peer_add(struct holdfast *h, const void *address, socklen_t len, size_t origin)
+{
+    if (h->peer_count == CLIENT_PEERS || len > sizeof(h->peers[0].address))
+        return false;
+    struct holdfast_peer *peer = &h->peers[h->peer_count++];
+    memcpy(&peer->address, address, len);
+    peer->len = len;
+    peer->origin = origin;
+    return true;
+}
 
 static enum holdfast_status
 resolve_path(struct holdfast *h, const char *path, size_t origin)
@@ -22,18 +35,15 @@ resolve_path(struct holdfast *h, const char *path, size_t origin)
     struct sockaddr_un local = {.sun_family = AF_UNIX};
     size_t len = strlen(path);
 
-    if (len >= sizeof(local.sun_path) || h->peer_count == CLIENT_PEERS ||
-        h->transport != NULL)
+    if (len >= sizeof(local.sun_path) || h->transport != NULL)
         return HOLDFAST_BAD_ADDRESS;
     memcpy(local.sun_path, path, len + 1);
-    struct holdfast_peer *peer = &h->peers[h->peer_count++];
-    memcpy(&peer->address, &local, sizeof(local));
-    peer->len = sizeof(local);
-    peer->origin = origin;
-    return HOLDFAST_SUCCESS;
+    return peer_add(h, &local, sizeof(local), origin) ? HOLDFAST_SUCCESS
+                                                      : HOLDFAST_BAD_ADDRESS;
 }
 
-/* "HOST:PORT", "[V6]:PORT" and both without a port, which is *port then. */
+/* Splits "HOST:PORT" or "[V6]:PORT". Without a port *port stays. False: the
+ * address is malformed. */
 static bool
 address_split(
     const char *address, char host[static CLIENT_HOST_BYTES], const char **port)
@@ -85,26 +95,19 @@ resolve_one(struct holdfast *h, const char *address, size_t origin)
     int failed = getaddrinfo(host, port, &hints, &found);
     if (failed != 0)
         return failed == EAI_MEMORY ? HOLDFAST_NO_MEMORY : HOLDFAST_NO_HOST;
-    for (struct addrinfo *at = found; at != NULL; at = at->ai_next) {
-        if (h->peer_count < CLIENT_PEERS &&
-            at->ai_addrlen <= sizeof(h->peers[0].address)) {
-            struct holdfast_peer *peer = &h->peers[h->peer_count++];
-            memcpy(&peer->address, at->ai_addr, at->ai_addrlen);
-            peer->len = at->ai_addrlen;
-            peer->origin = origin;
-        }
-    }
+    for (struct addrinfo *at = found; at != NULL; at = at->ai_next)
+        (void)peer_add(h, at->ai_addr, at->ai_addrlen, origin);
     freeaddrinfo(found);
     return h->peer_count > before ? HOLDFAST_SUCCESS : HOLDFAST_NO_HOST;
 }
 
-/* A part of the list of addresses; a ref. */
+/* An address of the list; a ref. */
 struct part {
     const char *start;
     size_t len;
 };
 
-/* Returns how many there are; 0: too many, or one is too long. */
+/* Returns the number of addresses; 0: too many, or one is too long. */
 static size_t
 list_split(const char *list, struct part *parts, size_t max)
 {
@@ -124,8 +127,7 @@ list_split(const char *list, struct part *parts, size_t max)
 }
 
 /*
- * In any order, so that the clients of several brokers spread over them, also
- * when one of those ends.
+ * A random order spreads clients over the brokers, also when one of them ends.
  */
 static void
 list_shuffle(struct holdfast *h, struct part *parts, size_t count)
@@ -146,6 +148,7 @@ holdfast_link_resolve(struct holdfast *h, const char *address)
     char one[ADDRESS_BYTES];
     size_t count = list_split(address, parts, CLIENT_ADDRESSES);
 
+    assert(h->peer_count == 0); /* only once for a connection */
     if (count == 0)
         return HOLDFAST_BAD_ADDRESS;
     list_shuffle(h, parts, count);

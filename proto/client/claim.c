@@ -1,12 +1,10 @@
 /*
- * Questions to a broker that goes on with a session. It is asked again to tell
- * of the locks that are watched. It has to confirm the holds: all of them after
- * a move, and each that a LOCK which was put again was granted, since that may
- * have been counted twice.
+ * Claims of holds, and watches, at a broker that resumes the session. After a
+ * move the broker must confirm all holds. It must also confirm each hold that a
+ * repeated LOCK was granted, since the LOCK may count twice.
  *
- * Until the answer a hold is believed as before: to the deadline that the
- * earlier broker's answers gave it, and no longer than that broker may have
- * kept the session.
+ * Until the answer the old deadline of a hold counts, but not beyond the time
+ * that the earlier broker may have kept the session.
  */
 #include "proto/client/claim.h"
 #include "proto/client/drain.h"
@@ -20,14 +18,11 @@
 void
 holdfast_claims_dropped(struct holdfast *h)
 {
-    /*
-     * That broker has seen the connection stand when it answered what was sent
-     * then; it may have seen its end at any time from there on.
-     */
+    /* The broker may have seen the end of the connection at any time after the
+     * last answered question was sent. */
     uint64_t kept_until = h->proven_ms + h->keep_ms;
 
-    for (struct holdfast_kept *kept = h->holds; kept != NULL;
-         kept = kept->next) {
+    EACH (holdfast_kept, kept, h->holds) {
         kept->claim = CLAIM_NEEDED;
         kept->claim_due_ms = 0;
         if (kept->deadline_ms > kept_until)
@@ -35,11 +30,12 @@ holdfast_claims_dropped(struct holdfast *h)
     }
 }
 
-/* The requests about a hold that is gone: nobody else will answer them. */
+/* Answers the parked requests about a hold that has ended, since no broker
+ * will. */
 static void
 claim_answer_requests(struct holdfast *h, const struct holdfast_kept *kept)
 {
-    /* Gone before its deadline, and given back: it was us. */
+    /* The UNLOCK ended the hold, as its deadline had not passed. */
     bool released =
         holdfast_kept_releasing(kept) && holdfast_now_ms(h) < kept->deadline_ms;
 
@@ -60,6 +56,7 @@ claim_answer_requests(struct holdfast *h, const struct holdfast_kept *kept)
     }
 }
 
+/* Reports the loss of a hold. */
 static void
 claim_tell_lost(struct holdfast *h, const struct holdfast_kept *kept)
 {
@@ -80,7 +77,7 @@ claim_tell_lost(struct holdfast *h, const struct holdfast_kept *kept)
 static void
 claim_lost(struct holdfast *h, struct holdfast_kept *kept)
 {
-    /* Events that the user has not seen yet come first, in their order. */
+    /* The OKs that wait come first, in their order. */
     holdfast_kept_tell(h, kept);
     if (!kept->given_up && !holdfast_kept_releasing(kept))
         claim_tell_lost(h, kept);
@@ -88,17 +85,17 @@ claim_lost(struct holdfast *h, struct holdfast_kept *kept)
     holdfast_kept_remove(h, kept);
 }
 
-/* Whether the OK that waits for `kept` waits for another claim as well. */
+/* Whether the OK of `request` waits for another claim. */
 static bool
 claim_open_beside(const struct holdfast *h, uint64_t request)
 {
-    for (const struct holdfast_kept *kept = h->holds; kept != NULL;
-         kept = kept->next)
+    EACH (holdfast_kept, kept, h->holds)
         if (kept->confirming == request && kept->claim != CLAIM_NONE)
             return true;
     return false;
 }
 
+/* Sends the CLAIM again after a pause. */
 static void
 claim_again(struct holdfast *h, struct holdfast_kept *kept)
 {
@@ -115,7 +112,7 @@ claim_confirmed(struct holdfast *h, struct holdfast_kept *kept,
 {
     kept->claim = CLAIM_NONE;
     if (kept->given_up) {
-        /* The user gives it back, or does not know any more that it is there */
+        /* The program unlocks the hold, or has given it up. */
         if (kept->releases > 0)
             return;
         if (!holdfast_submit_discard(h, kept))
@@ -132,8 +129,7 @@ void
 holdfast_claim_done(struct holdfast *h, const struct holdfast_pending *pending,
     const struct holdfast_message *message, bool done)
 {
-    struct holdfast_kept *kept =
-        holdfast_kept_find(h, pending->names, pending->owner);
+    struct holdfast_kept *kept = holdfast_kept_of(h, pending);
     uint64_t fence = 0;
     uint64_t ttl;
 
@@ -149,21 +145,18 @@ holdfast_claim_done(struct holdfast *h, const struct holdfast_pending *pending,
     } else {
         claim_again(h, kept);
         if (strcmp(message->word, "DRAINING") == 0) {
-            /* The next broker is asked. */
-            kept->claim_due_ms = UINT64_MAX;
+            kept->claim_due_ms = UINT64_MAX; /* at the next broker */
             (void)holdfast_drain_refused(
                 h, holdfast_pending_of(h, pending->request));
         }
     }
 }
 
-/* A hold that the user gave up has been given back, or was gone. */
 void
 holdfast_claim_discarded(
     struct holdfast *h, const struct holdfast_pending *pending)
 {
-    struct holdfast_kept *kept =
-        holdfast_kept_find(h, pending->names, pending->owner);
+    struct holdfast_kept *kept = holdfast_kept_of(h, pending);
 
     if (kept != NULL && kept->given_up)
         holdfast_kept_remove(h, kept);
@@ -172,19 +165,17 @@ holdfast_claim_discarded(
 bool
 holdfast_claims_open(const struct holdfast *h)
 {
-    for (const struct holdfast_kept *kept = h->holds; kept != NULL;
-         kept = kept->next)
+    EACH (holdfast_kept, kept, h->holds)
         if (kept->claim != CLAIM_NONE && holdfast_kept_stands(kept))
             return true;
     return false;
 }
 
-/* Asks this broker to tell of what is watched. */
+/* Sends the WATCHes that are due. */
 static void
 rewatch(struct holdfast *h, uint64_t now_ms)
 {
-    for (struct holdfast_watched *watched = h->watches; watched != NULL;
-         watched = watched->next) {
+    EACH (holdfast_watched, watched, h->watches) {
         if (!watched->needed || now_ms < watched->due_ms)
             continue;
         watched->needed = !holdfast_submit_rewatch(h, watched);
@@ -198,8 +189,7 @@ holdfast_claims_tick(struct holdfast *h, uint64_t now_ms)
 {
     if (h->link != LINK_OPEN || h->generation == 1)
         return;
-    for (struct holdfast_kept *kept = h->holds; kept != NULL;
-         kept = kept->next) {
+    EACH (holdfast_kept, kept, h->holds) {
         if (kept->claim != CLAIM_NEEDED || now_ms < kept->claim_due_ms)
             continue;
         if (holdfast_submit_claim(h, kept))
@@ -217,8 +207,7 @@ holdfast_claims_due_ms(const struct holdfast *h)
 
     if (h->link != LINK_OPEN || h->generation == 1)
         return due;
-    for (const struct holdfast_kept *kept = h->holds; kept != NULL;
-         kept = kept->next)
+    EACH (holdfast_kept, kept, h->holds)
         if (kept->claim == CLAIM_NEEDED && kept->claim_due_ms < due)
             due = kept->claim_due_ms;
     return due;

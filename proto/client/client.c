@@ -1,7 +1,7 @@
 /*
- * The connection object and its turn: connect, read and dispatch, look at the
+ * The connection object and its turn: connect, read and dispatch, check the
  * clock, write. Reading comes before the clock, so that an answer that has
- * arrived counts before a deadline is told.
+ * arrived counts before a deadline is reported.
  */
 #define _GNU_SOURCE 1
 
@@ -55,7 +55,7 @@ holdfast_make(void)
     return h;
 }
 
-/* NULL is the empty word; false: it is too long, or is given and empty. */
+/* Copies the word; NULL is "". False: it is empty or too long. */
 static bool
 word_take(char *out, size_t out_bytes, const char *word)
 {
@@ -68,7 +68,7 @@ word_take(char *out, size_t out_bytes, const char *word)
     return true;
 }
 
-/* The options but for the address; false: one cannot be. */
+/* Copies the options except the address. False: an option is bad. */
 static bool
 options_take(struct holdfast *h, const struct holdfast_options *options)
 {
@@ -152,10 +152,10 @@ holdfast_create_over(int fd, uint64_t (*clock)(void *context), void *context,
 }
 
 /*
- * The end of a connection says nothing of the end of a session that is kept.
- * Unread input is read first: closing with it would break the connection before
- * this has arrived. A child of who has made it has its connection, too, but the
- * session is not its own to end.
+ * Ends a kept session by QUIT, since the end of its connection does not end it.
+ * Unread input is read before the close, which would otherwise reset the
+ * connection before QUIT arrives. A child of the creator must not end the
+ * session.
  */
 static void
 session_quit(struct holdfast *h)
@@ -178,7 +178,7 @@ session_quit(struct holdfast *h)
     }
 }
 
-/* Requests, holds and watches end with the connection, at the turn's end. */
+/* Frees requests, holds and watches. */
 static void
 session_clear(struct holdfast *h)
 {
@@ -249,7 +249,7 @@ holdfast_timeout_ms(const struct holdfast *h)
     return due - now < INT_MAX ? (int)(due - now) : INT_MAX;
 }
 
-/* Hands every whole line of the input on and keeps what is left. */
+/* Dispatches the whole lines of the input, and keeps the rest. */
 static void
 input_dispatch(struct holdfast *h)
 {

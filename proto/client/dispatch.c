@@ -1,7 +1,6 @@
 /*
  * The effects of a line of the broker. It finds the request of a reply, updates
- * the holds, and queues events for the user. Verbs that are not known are
- * passed over.
+ * the holds, and queues events for the program. Unknown verbs are ignored.
  */
 #include "proto/client/dispatch.h"
 #include "proto/client/claim.h"
@@ -24,14 +23,15 @@ text_keep(char *out, size_t out_bytes, const char *text)
     (void)snprintf(out, out_bytes, "%s", text != NULL ? text : "");
 }
 
-/* False: this cannot be served. */
+/* Reads the greeting. False: the program does not see it. */
 static bool
 greeting_take(struct holdfast *h, const struct holdfast_message *message)
 {
     uint64_t number;
 
     if (!holdfast_message_number(message, "proto", &number) || number != 1) {
-        holdfast_link_close(h, "the broker speaks another protocol");
+        holdfast_link_close(
+            h, "the broker has another version of the protocol");
         return false;
     }
     text_keep(h->server, sizeof(h->server),
@@ -39,7 +39,7 @@ greeting_take(struct holdfast *h, const struct holdfast_message *message)
     if (holdfast_message_number(message, "max_line", &number) &&
         number < h->line_max) {
         if (number < CLIENT_LINE_MIN) {
-            holdfast_link_close(h, "the broker takes no lines of use");
+            holdfast_link_close(h, "the broker's limit of a line is too small");
             return false;
         }
         h->line_max = (size_t)number;
@@ -57,7 +57,7 @@ greeting_take(struct holdfast *h, const struct holdfast_message *message)
     return true;
 }
 
-/* The effects of an event before the user sees it; false: the user does not. */
+/* The effects of an event. False: the program does not see it. */
 static bool
 event_act(struct holdfast *h, const struct holdfast_message *message,
     enum holdfast_kind kind, uint64_t *request)
@@ -73,10 +73,7 @@ event_act(struct holdfast *h, const struct holdfast_message *message,
     return true;
 }
 
-/*
- * An event of the broker, `line` as it came. True: the notice went into the
- * queue.
- */
+/* Handles an event; `line` is not decoded. True: the queue owns the notice. */
 static bool
 event_take(struct holdfast *h, struct holdfast_notice *notice, const char *line,
     size_t len)
@@ -114,26 +111,7 @@ event_take(struct holdfast *h, struct holdfast_notice *notice, const char *line,
     return true;
 }
 
-/* The final answer to a request of the library's own. */
-static void
-own_take(struct holdfast *h, struct holdfast_pending *pending,
-    const struct holdfast_message *message, bool done)
-{
-    if (pending->kind == PENDING_AUTH)
-        holdfast_session_known_as(h, message, done);
-    else if (pending->kind == PENDING_HELLO)
-        holdfast_session_greeted(h, message, done);
-    else if (pending->kind == PENDING_CLAIM)
-        holdfast_claim_done(h, pending, message, done);
-    else if (pending->kind == PENDING_DISCARD)
-        holdfast_claim_discarded(h, pending);
-    else if (pending->kind == PENDING_REWATCH)
-        holdfast_watch_done(h, pending, message, done);
-    else
-        holdfast_keepalive_confirmed(h, pending, done ? message : NULL);
-}
-
-/* Of `pending`; true: the notice is somebody else's now. */
+/* Handles the final answer. True: the queue or a hold owns the notice. */
 static bool
 final_take(struct holdfast *h, struct holdfast_pending *pending,
     struct holdfast_notice *notice, bool done)
@@ -143,12 +121,22 @@ final_take(struct holdfast *h, struct holdfast_pending *pending,
     switch (pending->kind) {
     case PENDING_KEEPALIVE:
     case PENDING_SURVEY:
+        holdfast_keepalive_confirmed(h, pending, done ? message : NULL);
+        return false;
     case PENDING_AUTH:
+        holdfast_session_known_as(h, message, done);
+        return false;
     case PENDING_HELLO:
+        holdfast_session_greeted(h, message, done);
+        return false;
     case PENDING_CLAIM:
+        holdfast_claim_done(h, pending, message, done);
+        return false;
     case PENDING_DISCARD:
+        holdfast_claim_discarded(h, pending);
+        return false;
     case PENDING_REWATCH:
-        own_take(h, pending, message, done);
+        holdfast_watch_done(h, pending, message, done);
         return false;
     case PENDING_LOCK:
         if (done) {
@@ -182,7 +170,7 @@ final_take(struct holdfast *h, struct holdfast_pending *pending,
     return true;
 }
 
-/* A line before the final answer. True: the notice went into the queue. */
+/* Handles a line before the final answer. True: the queue owns the notice. */
 static bool
 part_take(struct holdfast *h, struct holdfast_pending *pending,
     struct holdfast_notice *notice, bool item)
@@ -197,6 +185,7 @@ part_take(struct holdfast *h, struct holdfast_pending *pending,
     return !own;
 }
 
+/* Handles a reply. True: the queue or a hold owns the notice. */
 static bool
 reply_take(struct holdfast *h, struct holdfast_notice *notice)
 {
@@ -222,7 +211,7 @@ reply_take(struct holdfast *h, struct holdfast_notice *notice)
         h->proven_ms = sent;
     holdfast_pending_remove(h, pending);
     if (h->refused)
-        holdfast_link_lost(h, "the broker does not go on with the session");
+        holdfast_link_lost(h, "the broker does not resume the session");
     return taken;
 }
 
@@ -241,11 +230,11 @@ holdfast_dispatch(struct holdfast *h, const char *line, size_t len)
     const struct holdfast_message *message = &notice->message;
     bool taken = false;
     if (!holdfast_message_parse(notice->line, len, &notice->message))
-        holdfast_link_close(h, "a line of the broker makes no sense");
+        holdfast_link_close(h, "a line of the broker is malformed");
     else if (strcmp(message->tag, "*") == 0)
         taken = event_take(h, notice, line, len);
     else if (h->link == LINK_GREETING)
-        holdfast_link_close(h, "this is no Holdfast broker");
+        holdfast_link_close(h, "the peer is not a Holdfast broker");
     else
         taken = reply_take(h, notice);
     if (!taken)

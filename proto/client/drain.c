@@ -1,12 +1,12 @@
 /*
- * A broker that drains: when a kept session leaves it for another address, and
- * what it refuses meanwhile. session.c moves at h->move_ms.
+ * A draining broker: when a kept session leaves it for another address, and the
+ * requests that it refuses. session.c moves at h->move_ms.
  */
 #include "proto/client/drain.h"
 
 #include <assert.h>
 
-/* Whether there is a broker at another address. */
+/* Whether there is another address. */
 static bool
 elsewhere(const struct holdfast *h)
 {
@@ -16,10 +16,8 @@ elsewhere(const struct holdfast *h)
     return false;
 }
 
-/*
- * The broker of this connection is going. Moves within a part of `part_ms`, so
- * that not all of its clients arrive elsewhere at once.
- */
+/* The broker drains. The session moves at a random time within `part_ms`, so
+ * that not all clients move at once. */
 static void
 drain_begin(struct holdfast *h, uint64_t part_ms)
 {

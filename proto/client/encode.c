@@ -1,6 +1,6 @@
 /*
- * Percent-encoding of the words of the wire: every byte outside 0x21..0x7E, and
- * '%', '=', and a leading ':'. Knows nothing of the connection.
+ * Percent-encoding of words: each byte outside 0x21..0x7E, '%', '=', and a
+ * leading ':'.
  */
 #include "proto/client/holdfast.h"
 
@@ -39,7 +39,7 @@ holdfast_encode(const char *bytes, size_t len, char *out, size_t out_bytes)
     return at;
 }
 
-/* The value of a hex digit, -1 where it is none. */
+/* The value of a hex digit; -1: it is none. */
 static int
 hex_value(char digit)
 {

@@ -1,15 +1,15 @@
 /*
- * fork(2): the child's copies of connections are closed.
+ * fork(2): the child closes its copies of connections.
  *
- * A child's copy of a descriptor keeps the connection open after its parent was
- * killed. The broker would see no end, and keep the locks for as long as the
- * child lives. So every connection stands in one list, and the child closes its
- * copies before fork() returns. posix_spawn() and vfork() run no such code;
- * there the descriptors are close-on-exec.
+ * A child's copy of a descriptor keeps the connection open after the parent was
+ * killed, and the broker would keep the locks while the child lives. So all
+ * connections are in one list, and the child closes its copies before fork()
+ * returns. posix_spawn() and vfork() do not run this code; there the
+ * descriptors are close-on-exec.
  *
- * In the child only descriptors and plain fields are touched: memory may be in
- * the hands of a thread that does not exist there. The lock keeps a fork from
- * coming between a descriptor and the field that it is kept in.
+ * The child changes only descriptors and plain fields, since a thread that does
+ * not exist in the child may hold the memory's locks. The lock here prevents a
+ * fork between the creation of a descriptor and the write of its field.
  */
 #define _GNU_SOURCE 1
 
@@ -64,6 +64,7 @@ fork_prepare(void)
 void
 holdfast_fork_enter(struct holdfast *h)
 {
+    assert(h->fd < 0);
     (void)pthread_once(&once, fork_prepare);
     holdfast_fork_lock();
     h->next = connections;

@@ -1,12 +1,11 @@
 /*
- * Holds of the session, and their deadlines by what the broker has answered.
+ * The holds of the session, and their deadlines by the answers of the broker.
  *
- * A deadline counts from the sending of the request that the answer belongs to.
- * For a LOCK that had to wait, that sending is long ago. There it counts from
- * proven_ms, the latest sending that the broker had seen before it wrote the
- * OK: its answer came earlier on the same connection. If even that is too long
- * ago, the OK is kept back until a PING that is sent now has been answered. So
- * a program never starts on a grant that lay in a socket's buffer while its
+ * A deadline counts from the sending of the answered request. The sending of a
+ * LOCK that waited is long ago. So its deadline counts from proven_ms: the
+ * latest request whose answer came before the OK, which the broker wrote later.
+ * If that is too long ago too, the OK waits for the answer to a new PING. So a
+ * program never starts on a grant that lay in the socket's buffer while the
  * process was stopped.
  */
 #include "proto/client/hold.h"
@@ -40,16 +39,20 @@ struct holdfast_kept *
 holdfast_kept_find(
     const struct holdfast *h, const char *name, const char *owner)
 {
-    for (struct holdfast_kept *kept = h->holds; kept != NULL; kept = kept->next)
+    EACH (holdfast_kept, kept, h->holds)
         if (strcmp(kept->name, name) == 0 && strcmp(kept->owner, owner) == 0)
             return kept;
     return NULL;
 }
 
-/*
- * The OKs that were kept back for the hold go out, before whatever ended it.
- * They may be of several holds.
- */
+struct holdfast_kept *
+holdfast_kept_of(
+    const struct holdfast *h, const struct holdfast_pending *pending)
+{
+    assert(pending->name_count == 1); /* LOCK alone has more */
+    return holdfast_kept_find(h, pending->names, pending->owner);
+}
+
 void
 holdfast_kept_tell(struct holdfast *h, struct holdfast_kept *kept)
 {
@@ -59,7 +62,7 @@ holdfast_kept_tell(struct holdfast *h, struct holdfast_kept *kept)
 
     if (request == 0)
         return;
-    for (struct holdfast_kept *at = h->holds; at != NULL; at = at->next) {
+    EACH (holdfast_kept, at, h->holds) {
         if (at->confirming != request)
             continue;
         at->confirming = 0;
@@ -117,11 +120,8 @@ holdfast_kept_ask_by(struct holdfast *h, uint64_t when_ms)
         h->ping_next_ms = when_ms;
 }
 
-/*
- * The time between questions. The broker keeps the session from the end of its
- * connection on, and that can be soon after the last answer: so that is not to
- * be long ago.
- */
+/* The broker keeps the session from the end of its connection on, which may be
+ * soon after the last answer. So a short keep_ms needs frequent questions. */
 uint64_t
 holdfast_kept_pause_ms(const struct holdfast *h, uint64_t ttl_ms)
 {
@@ -132,7 +132,7 @@ holdfast_kept_pause_ms(const struct holdfast *h, uint64_t ttl_ms)
     return pause;
 }
 
-/* The latest word counts, also where its end is sooner. */
+/* The latest answer counts, even if its deadline is earlier. */
 void
 holdfast_kept_set(struct holdfast_kept *kept, uint64_t base_ms, uint64_t ttl_ms)
 {
@@ -143,7 +143,7 @@ holdfast_kept_set(struct holdfast_kept *kept, uint64_t base_ms, uint64_t ttl_ms)
 bool
 holdfast_ttl_read(const struct holdfast_message *message, uint64_t *ttl_ms)
 {
-    /* So far below the end that sums with a time of the clock cannot wrap. */
+    /* So small that a sum with a time cannot overflow. */
     return holdfast_message_number(message, "ttl_ms", ttl_ms) &&
            *ttl_ms < UINT64_MAX / 4;
 }
@@ -162,7 +162,9 @@ kept_create(struct holdfast *h, const char *name, const char *owner)
     return kept;
 }
 
-/* One more hold, maybe the first, of `name`; NULL: out of memory. */
+/*
+ * Enters the hold of `name` once more, or for the first time. NULL: no memory.
+ */
 static struct holdfast_kept *
 kept_take(struct holdfast *h, const struct holdfast_pending *pending,
     const char *name, uint64_t fence)
@@ -191,11 +193,8 @@ kept_take(struct holdfast *h, const struct holdfast_pending *pending,
     return kept;
 }
 
-/*
- * The count that the user is to read, where the broker counted what it had
- * granted to a connection before as well. It is in the line already, as one
- * that is no shorter.
- */
+/* Corrects the count in the OK of a repeated LOCK, which the broker may have
+ * counted twice. The line has a number that is no shorter. */
 static void
 count_correct(struct holdfast_notice *notice, uint64_t count)
 {
@@ -214,7 +213,7 @@ count_correct(struct holdfast_notice *notice, uint64_t count)
     }
 }
 
-/* Holds all names of the request; false: out of memory. */
+/* Enters the holds of all names. False: no memory. */
 static bool
 kept_take_all(struct holdfast *h, const struct holdfast_pending *pending,
     const struct holdfast_notice *notice, const uint64_t *fences,
@@ -239,16 +238,14 @@ kept_take_all(struct holdfast *h, const struct holdfast_pending *pending,
     return true;
 }
 
-/*
- * The OKs that wait under the number `request` wait under `other` from now on.
- * Returns them: one of those holds had them.
- */
+/* The holds that confirm `request` now confirm `other`. Returns the OKs that
+ * wait, which one of the holds had. */
 static struct holdfast_notice *
 deferred_join(struct holdfast *h, uint64_t request, uint64_t other)
 {
     struct holdfast_notice *first = NULL;
 
-    for (struct holdfast_kept *at = h->holds; at != NULL; at = at->next) {
+    EACH (holdfast_kept, at, h->holds) {
         if (request == 0 || at->confirming != request)
             continue;
         at->confirming = other;
@@ -260,7 +257,7 @@ deferred_join(struct holdfast *h, uint64_t request, uint64_t other)
     return first;
 }
 
-/* For each name of the request: when it ends. */
+/* Sets the deadlines of all names. */
 static void
 kept_date_all(struct holdfast *h, const struct holdfast_pending *pending,
     uint64_t base_ms, uint64_t ttl_ms)
@@ -277,7 +274,8 @@ kept_date_all(struct holdfast *h, const struct holdfast_pending *pending,
     }
 }
 
-/* The OK waits for word of each name, behind those that do so already. */
+/* The OK waits for the confirmation of each name, after the OKs that already
+ * wait. */
 static void
 kept_defer_all(struct holdfast *h, const struct holdfast_pending *pending,
     struct holdfast_notice *notice)
@@ -339,7 +337,7 @@ holdfast_kept_grant(struct holdfast *h, const struct holdfast_pending *pending,
     return false;
 }
 
-/* An UNLOCK was answered ERR: whether nothing is held for all that. */
+/* Whether the hold has ended although the UNLOCK got an ERR. */
 static bool
 unlock_ended(
     const struct holdfast_kept *kept, const struct holdfast_message *message)
@@ -347,7 +345,7 @@ unlock_ended(
     if (strcmp(message->word, "NOTHELD") == 0 ||
         strcmp(message->word, "LOST") == 0)
         return true;
-    /* The broker goes on giving it back, and renews it no more. */
+    /* The broker continues the release, and does not renew the hold. */
     return holdfast_kept_releasing(kept) &&
            (strcmp(message->word, "INDOUBT") == 0 ||
                strcmp(message->word, "INTERNAL") == 0);
@@ -358,8 +356,7 @@ holdfast_kept_released(struct holdfast *h,
     const struct holdfast_pending *pending,
     const struct holdfast_message *message, bool done)
 {
-    struct holdfast_kept *kept =
-        holdfast_kept_find(h, pending->names, pending->owner);
+    struct holdfast_kept *kept = holdfast_kept_of(h, pending);
     uint64_t count = 0;
 
     if (kept == NULL)
@@ -384,8 +381,7 @@ holdfast_kept_renewed(struct holdfast *h,
     const struct holdfast_pending *pending,
     const struct holdfast_message *message)
 {
-    struct holdfast_kept *kept =
-        holdfast_kept_find(h, pending->names, pending->owner);
+    struct holdfast_kept *kept = holdfast_kept_of(h, pending);
     uint64_t ttl;
 
     if (kept == NULL || !holdfast_ttl_read(message, &ttl))

@@ -1,5 +1,5 @@
 /*
- * Holds of the session, with their deadlines.
+ * The holds of the session, with their deadlines.
  */
 #ifndef HOLDFAST_CLIENT_HOLD_H
 #define HOLDFAST_CLIENT_HOLD_H
@@ -9,51 +9,55 @@
 #include "proto/client/notice.h"
 #include "proto/client/pending.h"
 
-/* Where a hold stands with the broker of this connection. */
+/* The claim of a hold at the broker of this connection. */
 enum holdfast_claim {
-    CLAIM_NONE,   /* it has confirmed the hold */
-    CLAIM_NEEDED, /* it is to be asked at claim_due_ms */
+    CLAIM_NONE,   /* the broker has confirmed the hold */
+    CLAIM_NEEDED, /* the CLAIM is due at claim_due_ms */
     CLAIM_ASKED,
 };
 
 /*
- * A hold that the broker granted. It lives on holdfast.holds, from the OK of
- * its LOCK until it is given back or lost, or the session ends; and where the
- * session is not kept, until it is overdue.
+ * A hold that the broker granted. It is in holdfast.holds from the OK of its
+ * LOCK until it is released or lost, or the session ends. In a session that is
+ * not kept its deadline ends it too.
  */
 struct holdfast_kept {
     struct holdfast_kept *next; /* owned by the list */
-    uint64_t request;           /* that took it first */
+    uint64_t request;           /* the first LOCK */
     char name[HOLDFAST_NAME_MAX + 1];
     char owner[HOLDFAST_OWNER_MAX + 1];
     uint64_t fence;
     uint64_t count;
-    uint64_t releases; /* UNLOCKs outstanding */
+    uint64_t releases; /* outstanding UNLOCKs */
     bool leased;
-    bool given_up;       /* its deadline was told: nobody believes in it */
-    uint64_t ttl_ms;     /* as last told */
+    bool given_up;       /* its deadline was reported */
+    uint64_t ttl_ms;     /* of the last answer */
     uint64_t granted_ms; /* when its OK arrived */
     uint64_t deadline_ms;
-    uint64_t confirming; /* the last request whose OK waits for word; 0: none */
-    struct holdfast_notice *deferred; /* owned; that OK and those before it, at
-                                       * one of the holds that they are of */
+    uint64_t confirming; /* the last LOCK whose OK waits; 0: none */
+    /* Owned: the OKs that wait, at one of the holds of their LOCKs. */
+    struct holdfast_notice *deferred;
     enum holdfast_claim claim;
     uint64_t claim_due_ms;
 };
 
-/* The hold of exactly that name and owner ("": the default), or NULL. */
+/* The hold of that name and owner ("": the default), or NULL. */
 struct holdfast_kept *holdfast_kept_find(
     const struct holdfast *h, const char *name, const char *owner);
 
-/* Whether the user believes, or may, in the hold. */
+/* The hold that a request of one name is about, or NULL. */
+struct holdfast_kept *holdfast_kept_of(
+    const struct holdfast *h, const struct holdfast_pending *pending);
+
+/* Whether the program may rely on the hold. */
 bool holdfast_kept_stands(const struct holdfast_kept *kept);
 
-/* Whether as many UNLOCKs are outstanding as the hold was entered. */
+/* Whether the outstanding UNLOCKs release the hold. */
 bool holdfast_kept_releasing(const struct holdfast_kept *kept);
 
 /*
- * The OK of a LOCK: enters its holds. True: the OK may be told now, or the
- * connection is closed; false: the holds own the notice until a broker confirms
+ * The OK of a LOCK: enters its holds. True: the OK may be reported now, or the
+ * connection is closed. False: the holds own the notice until a broker confirms
  * them.
  */
 bool holdfast_kept_grant(struct holdfast *h,
@@ -69,32 +73,32 @@ void holdfast_kept_renewed(struct holdfast *h,
     const struct holdfast_pending *pending,
     const struct holdfast_message *message);
 
-/* A LOST: its holds end. *request: the one that took the last of them; as
- * before where the session has none of them. */
+/* A LOST: its holds end. *request becomes the first LOCK of the last of them;
+ * it is unchanged if there are none. */
 void holdfast_kept_lost(struct holdfast *h,
     const struct holdfast_message *message, uint64_t *request);
 
-/* Frees all holds, and the OKs that wait for them, untold. */
+/* Frees all holds, and the OKs that wait for them. */
 void holdfast_kept_clear(struct holdfast *h);
 
-/* Ends and frees one hold. The OKs that wait for it are told before. */
+/* Ends and frees one hold. The OKs that wait for it are reported before. */
 void holdfast_kept_remove(struct holdfast *h, struct holdfast_kept *kept);
 
-/* Tells the OKs that wait for `kept`, also those of other holds. */
+/* Reports the OKs that wait for the hold, also OKs of several holds. */
 void holdfast_kept_tell(struct holdfast *h, struct holdfast_kept *kept);
 
-/* The broker has promised `ttl_ms` in an answer to a question of `base_ms`. */
+/* An answer with `ttl_ms`, to a question that was sent at `base_ms`. */
 void holdfast_kept_set(
     struct holdfast_kept *kept, uint64_t base_ms, uint64_t ttl_ms);
 
-/* Reads ttl_ms=; false: it lacks, or is out of range. */
+/* Reads ttl_ms=. False: it is absent or out of range. */
 bool holdfast_ttl_read(
     const struct holdfast_message *message, uint64_t *ttl_ms);
 
-/* Has the broker asked no later than `when_ms`. */
+/* Makes the next PING due at `when_ms` or earlier. */
 void holdfast_kept_ask_by(struct holdfast *h, uint64_t when_ms);
 
-/* How long after an answer of `ttl_ms` the next question is due, in ms. */
+/* The time in ms from an answer with `ttl_ms` to the next question. */
 uint64_t holdfast_kept_pause_ms(const struct holdfast *h, uint64_t ttl_ms);
 
 #endif

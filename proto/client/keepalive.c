@@ -1,14 +1,13 @@
 /*
- * Questions to the broker that keep holds believed: when to ask, what its
- * answers prove, and the deadlines of holds that it leaves without an answer.
+ * PINGs to the broker: when to send them, the deadlines that their answers
+ * give, and the deadlines that pass without an answer.
  *
- * Where the session is kept, a hold whose deadline was told stays known, as one
- * that nobody believes in, until it can be given back: the broker may renew it
- * still.
+ * In a kept session a hold stays in the list after its deadline, as given up,
+ * until it can be released: the broker may still renew it.
  *
- * PING tells the least of the holds that the broker renews; an older broker
- * counts all. So where a hold has a lease that runs out, HELD is asked instead,
- * which tells each its own.
+ * The answer to PING has the least ttl of the holds that the broker renews; an
+ * older broker counts all holds. If a hold has a lease, the library sends HELD
+ * instead, whose answer has the ttl of each hold.
  */
 #include "proto/client/keepalive.h"
 #include "proto/client/hold.h"
@@ -20,9 +19,9 @@
 
 #define MARGIN_MIN_MS 20
 #define MARGIN_MAX_MS 500
-#define MISSING_MS    1000 /* until asking again where the ttl was missing */
+#define MISSING_MS    1000 /* to the next PING after an answer without ttl */
 
-/* When its deadline is to be told. */
+/* When to report the deadline. */
 static uint64_t
 kept_due(const struct holdfast *h, const struct holdfast_kept *kept)
 {
@@ -36,14 +35,13 @@ kept_due(const struct holdfast *h, const struct holdfast_kept *kept)
     return kept->deadline_ms > margin ? kept->deadline_ms - margin : 0;
 }
 
-/* Whether half of what was promised is still to come. */
+/* Whether at least half of the ttl is left. */
 static bool
 kept_fresh(const struct holdfast_kept *kept, uint64_t now_ms, uint64_t ttl_ms)
 {
     return now_ms + ttl_ms / 2 <= kept->deadline_ms;
 }
 
-/* An ITEM of the library's HELD. */
 void
 holdfast_keepalive_surveyed(struct holdfast *h,
     struct holdfast_pending *pending, const struct holdfast_message *message)
@@ -64,17 +62,16 @@ holdfast_keepalive_surveyed(struct holdfast *h,
     }
 }
 
-/* Tells the OKs that waited for this answer; false: one still waits. */
+/* Reports the OKs that waited for this answer. False: one still waits. */
 static bool
 deferred_tell(
     struct holdfast *h, const struct holdfast_pending *pending, uint64_t now_ms)
 {
     bool all = true;
 
-    for (struct holdfast_kept *kept = h->holds; kept != NULL;
-         kept = kept->next) {
+    EACH (holdfast_kept, kept, h->holds) {
         if (kept->deferred == NULL || kept->claim != CLAIM_NONE)
-            continue; /* or it is claimed, which tells */
+            continue; /* the answer to its CLAIM reports it */
         if (pending->sent_ms >= kept->granted_ms ||
             kept_fresh(kept, now_ms, kept->ttl_ms))
             holdfast_kept_tell(h, kept);
@@ -84,10 +81,6 @@ deferred_tell(
     return all;
 }
 
-/*
- * The final answer to the library's PING or HELD; `message` is NULL where it
- * was an ERR.
- */
 void
 holdfast_keepalive_confirmed(struct holdfast *h,
     const struct holdfast_pending *pending,
@@ -117,7 +110,7 @@ holdfast_keepalive_confirmed(struct holdfast *h,
         holdfast_kept_ask_by(h, now);
 }
 
-/* False: out of memory, and the connection is closed for it. */
+/* Reports a deadline. False: no memory, and the connection is closed. */
 static bool
 deadline_tell(struct holdfast *h, struct holdfast_kept *kept)
 {
@@ -145,15 +138,14 @@ deadline_tell(struct holdfast *h, struct holdfast_kept *kept)
     return true;
 }
 
-/* Whether there is something to ask the broker about. */
+/* Whether a PING is needed. *survey: it must be a HELD. */
 static bool
 ping_wanted(const struct holdfast *h, bool *survey)
 {
     bool holds = false;
     bool leased = false;
 
-    for (const struct holdfast_kept *kept = h->holds; kept != NULL;
-         kept = kept->next) {
+    EACH (holdfast_kept, kept, h->holds) {
         if (holdfast_kept_stands(kept) && kept->claim == CLAIM_NONE) {
             holds = true;
             leased = leased || kept->leased;
@@ -163,18 +155,19 @@ ping_wanted(const struct holdfast *h, bool *survey)
     return holds || h->waiting > 0;
 }
 
-/* Whether its deadline is to be told when that is due. */
+/* Whether the deadline counts. */
 static bool
 deadline_counts(
     const struct holdfast *h, const struct holdfast_kept *kept, uint64_t now_ms)
 {
     if (!holdfast_kept_stands(kept))
         return false;
-    /* Word of it is on its way, or nobody is there to give it. */
+    /* A hold that waits for its confirmation has none, unless the confirmation
+     * cannot come. */
     return kept->confirming == 0 || (h->away && now_ms >= kept->deadline_ms);
 }
 
-/* False: out of memory. */
+/* Reports the deadlines that are due. False: as deadline_tell(). */
 static bool
 deadlines_tell(struct holdfast *h, uint64_t now_ms)
 {
@@ -197,9 +190,8 @@ silence_ms(const struct holdfast *h)
 
     if (!holdfast_session_known(h))
         return CLIENT_SILENCE_MS;
-    /* Another broker is to be found in time. */
-    for (const struct holdfast_kept *kept = h->holds; kept != NULL;
-         kept = kept->next)
+    /* The time must suffice to reach another broker. */
+    EACH (holdfast_kept, kept, h->holds)
         if (holdfast_kept_stands(kept) && kept->ttl_ms / 4 < silence)
             silence = kept->ttl_ms / 4;
     if (silence < CLIENT_KEPT_SILENCE_MIN_MS)
@@ -227,7 +219,7 @@ holdfast_keepalive_tick(struct holdfast *h, uint64_t now_ms)
     }
     if (now_ms < h->ping_next_ms)
         return;
-    /* Where it cannot be queued now: */
+    /* The next try, if the output has no room now. */
     h->ping_next_ms = now_ms + CLIENT_PING_MIN_MS;
     if (holdfast_submit_keepalive(
             h, survey ? PENDING_SURVEY : PENDING_KEEPALIVE)) {
@@ -241,8 +233,7 @@ deadlines_due_ms(const struct holdfast *h)
 {
     uint64_t due = UINT64_MAX;
 
-    for (const struct holdfast_kept *kept = h->holds; kept != NULL;
-         kept = kept->next) {
+    EACH (holdfast_kept, kept, h->holds) {
         uint64_t own = kept_due(h, kept);
 
         if (!holdfast_kept_stands(kept))

@@ -1,18 +1,16 @@
 /*
- * The socket of a connection, and the transport over it where there is one:
- * connecting, bytes in and out. Knows no lines. Never blocks.
+ * The socket of a connection, and its transport: connecting, bytes in and out.
+ * It knows no lines, and never blocks.
  *
- * The addresses are tried in turn, each for CLIENT_CONNECT_MS, each once in a
- * round. The first round that is in vain is the end; of a session that is
- * known, and kept, another one follows after a pause.
+ * A round tries each peer once, for CLIENT_CONNECT_MS. If the first round fails
+ * the connection closes. A kept session with an ID tries another round after a
+ * pause.
  *
- * After a failed handshake the next address is tried, as for a broker that is
- * away. Nothing has been sent to the failed one. One broker of several with an
- * expired certificate should not be the end of all. But where all is in vain it
- * is the reason that is told, whatever the others were.
+ * A failed handshake counts as a failed peer, since nothing was sent to it. So
+ * one broker with an expired certificate does not matter if others are well. If
+ * the whole round fails, the error of the handshake is the reason.
  *
- * The time for the greeting begins when the socket is connected. A handshake
- * and the greeting share it.
+ * The time for handshake and greeting begins when the socket is connected.
  */
 #define _GNU_SOURCE 1
 
@@ -29,10 +27,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/*
- * Small lines, so no Nagle; and a dead host is noticed by TCP in about ten
- * seconds, as the broker does it. Failing here costs only that.
- */
+/* Lines are short, so Nagle is off. TCP detects a dead host in about ten
+ * seconds, as at the broker. An error here is harmless. */
 static void
 socket_tune(int fd)
 {
@@ -55,7 +51,7 @@ socket_tune(int fd)
     }
 }
 
-/* The transport failed before the greeting; the first such word stays. */
+/* Keeps the first error of a transport before the greeting. */
 static void
 unshaken_keep(struct holdfast *h, const char *why)
 {
@@ -63,8 +59,7 @@ unshaken_keep(struct holdfast *h, const char *why)
         (void)snprintf(h->unshaken, sizeof(h->unshaken), "%s", why);
 }
 
-/* One more step of the handshake; false: it has failed, and the next address is
- * to be tried. */
+/* Continues the handshake. False: it failed; the caller tries the next peer. */
 static bool
 link_shake(struct holdfast *h)
 {
@@ -87,7 +82,8 @@ link_shake(struct holdfast *h)
     return false;
 }
 
-/* The socket is connected; false: as link_shake(). */
+/* The socket is connected: begins the handshake, or awaits the greeting. False:
+ * as link_shake(). */
 static bool
 link_greet(struct holdfast *h)
 {
@@ -95,6 +91,7 @@ link_greet(struct holdfast *h)
                          ? CLIENT_CONNECT_MS
                          : CLIENT_SILENCE_MS / 2;
 
+    assert(h->fd >= 0 && h->through == NULL); /* link_try() made the socket */
     h->connect_deadline_ms = holdfast_now_ms(h) + limit;
     if (h->transport == NULL) {
         h->link = LINK_GREETING;
@@ -127,7 +124,7 @@ link_drop_socket(struct holdfast *h)
     h->connection++;
 }
 
-/* Drops the socket and what was on its way. */
+/* Drops the socket and the output. */
 static void
 link_drop(struct holdfast *h)
 {
@@ -167,7 +164,7 @@ holdfast_link_pause(struct holdfast *h, const char *reason)
     h->retry_ms = holdfast_now_ms(h) + pause_ms(h);
 }
 
-/* Tries what is left of the round, `reason` being why the last one failed. */
+/* Tries the rest of the round; `reason` is the error of the last peer. */
 static void
 link_try(struct holdfast *h, const char *reason)
 {
@@ -229,7 +226,7 @@ holdfast_link_connected(struct holdfast *h, short revents)
 
     if (h->link == LINK_SHAKING && !link_shake(h)) {
         link_try(h, h->unshaken);
-        return; /* `revents` is of the socket of before */
+        return; /* `revents` is of the old socket */
     }
     if (h->link != LINK_CONNECTING ||
         (revents & (POLLOUT | POLLERR | POLLHUP)) == 0)
@@ -279,14 +276,14 @@ holdfast_link_expire(struct holdfast *h, uint64_t now_ms)
         return;
     case LINK_SHAKING:
         if (now_ms >= h->connect_deadline_ms) {
-            unshaken_keep(h, "connected, but there is no end of the handshake");
+            unshaken_keep(h, "connected, but the handshake does not end");
             link_try(h, h->unshaken);
         }
         return;
     case LINK_GREETING:
     case LINK_RESUMING:
         if (now_ms >= h->connect_deadline_ms)
-            holdfast_link_lost(h, "connected, but there is no greeting");
+            holdfast_link_lost(h, "connected, but no greeting came");
         return;
     case LINK_AWAY:
         if (now_ms >= h->retry_ms)
@@ -305,7 +302,7 @@ holdfast_link_reads(const struct holdfast *h)
            h->link == LINK_OPEN;
 }
 
-/* Room for `len` more bytes of output. */
+/* Makes room for `len` more bytes of output. False: no memory. */
 static bool
 out_reserve(struct holdfast *h, size_t len)
 {
@@ -344,10 +341,8 @@ holdfast_link_append(struct holdfast *h, const char *bytes, size_t len)
     return HOLDFAST_SUCCESS;
 }
 
-/*
- * While there is another address to try, nothing is sent before the greeting,
- * for it could not be sent again.
- */
+/* With several peers nothing is sent before the greeting, since it could not be
+ * sent to the next peer again. */
 bool
 holdfast_link_writes(const struct holdfast *h)
 {
@@ -392,8 +387,8 @@ socket_moved(ssize_t moved, enum holdfast_moved wants, char *why)
     return HOLDFAST_MOVED_BROKEN;
 }
 
-/* The result of a call of the transport; `wants` is what to poll for until it
- * is made again, else `usual`. */
+/* The result of a call of the transport. *wants is what to poll for until the
+ * next call. */
 static enum holdfast_moved
 transport_moved(struct holdfast *h, enum holdfast_moved moved, short usual,
     short *wants, char *why)
@@ -466,7 +461,7 @@ holdfast_link_finish(struct holdfast *h)
 static void
 link_broken(struct holdfast *h, enum holdfast_moved moved, const char *why)
 {
-    /* By TLS 1.3 a certificate is refused when the handshake is over. */
+    /* In TLS 1.3 the peer refuses a certificate after the handshake. */
     if (moved == HOLDFAST_MOVED_BROKEN && h->through != NULL &&
         h->link == LINK_GREETING)
         unshaken_keep(h, why);
@@ -494,14 +489,13 @@ holdfast_link_flush(struct holdfast *h)
     h->out_end = 0;
 }
 
-/* False: nothing more for now, or the connection is over. */
 bool
 holdfast_link_fill(struct holdfast *h)
 {
     char why[CLIENT_WHY_BYTES] = "the broker closed the connection";
     size_t got = 0;
 
-    /* To read no bytes would look like the end of the connection. */
+    /* A read of no bytes would look like the end of the connection. */
     assert(h->in_len < sizeof(h->in));
     enum holdfast_moved moved = holdfast_link_receive(
         h, h->in + h->in_len, sizeof(h->in) - h->in_len, &got, why);

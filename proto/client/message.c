@@ -3,9 +3,8 @@
  *
  *     TAG VERB [word ...] [key=value ...] [:free text]
  *
- * Strict in the grammar: an undecodable line is refused, and the connection
- * with it, for it might have been a LOST. Tolerant in the vocabulary: unknown
- * words, keys and verbs are kept or skipped.
+ * The grammar is strict: a malformed line closes the connection, since it may
+ * be a LOST. The vocabulary is open: unknown words, keys and verbs are ignored.
  */
 #include "proto/client/message.h"
 
@@ -56,7 +55,7 @@ holdfast_numbers(const char *list, uint64_t *values, size_t max)
     }
 }
 
-/* Cuts the next part off at a blank; NULL: no more. */
+/* Cuts off the part before the next blank. NULL: there is none. */
 static char *
 part_next(char **at, char *end, size_t *len)
 {
@@ -68,14 +67,14 @@ part_next(char **at, char *end, size_t *len)
     while (*at < end && **at != ' ')
         (*at)++;
     *len = (size_t)(*at - start);
-    /* The byte after a part is a blank or the room for the line's NUL. */
+    /* This byte is a blank, or the room for the line's NUL. */
     **at = '\0';
     if (*at < end)
         (*at)++;
     return start;
 }
 
-/* A key=value, or a word; the first word is kept. */
+/* Decodes a key=value or a word. Only the first word is kept. */
 static bool
 part_take(struct holdfast_message *out, char *part, size_t len)
 {

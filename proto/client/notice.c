@@ -1,8 +1,7 @@
 /*
- * The queue of events between holdfast_process(), which fills it, and
- * holdfast_next() and the blocking calls, which empty it. Each event owns its
- * line. HOLDFAST_CLOSED needs no place in the queue, so that it is told even
- * where memory has run out.
+ * The queue of events. holdfast_process() fills it; holdfast_next() and the
+ * blocking calls empty it. Each event owns its line. HOLDFAST_CLOSED is not in
+ * the queue, so that it needs no memory.
  */
 #include "proto/client/notice.h"
 #include "proto/client/client.h"
@@ -67,7 +66,7 @@ holdfast_notice_say(struct holdfast *h, enum holdfast_kind kind,
         free(notice);
 }
 
-/* Takes the notice at `link` out of the queue and makes it the current one. */
+/* Removes the notice at `link` from the queue; it becomes the current one. */
 static struct holdfast_notice *
 notice_unlink(struct holdfast *h, struct holdfast_notice **link)
 {
@@ -117,17 +116,15 @@ holdfast_notice_take(
     return false;
 }
 
-bool
-holdfast_notice_take_hello(struct holdfast *h)
+void
+holdfast_notice_drop_hello(struct holdfast *h)
 {
-    for (struct holdfast_notice **link = &h->first; *link != NULL;
-         link = &(*link)->next) {
-        if ((*link)->event.kind == HOLDFAST_HELLO) {
-            (void)notice_unlink(h, link);
-            return true;
-        }
-    }
-    return false;
+    struct holdfast_notice **link = &h->first;
+
+    while (*link != NULL && (*link)->event.kind != HOLDFAST_HELLO)
+        link = &(*link)->next;
+    if (*link != NULL)
+        (void)notice_unlink(h, link);
 }
 
 void

@@ -1,9 +1,9 @@
 /*
- * The requests whose final answer is outstanding, oldest first. The tag on the
- * wire is the request's number in decimal, on whichever connection.
+ * The outstanding requests, oldest first. The tag on the wire is the request's
+ * number in decimal, on each connection.
  *
- * Each carries its line. One that is parked is still to be sent: no broker
- * serves the session now, or something that comes before it is not settled.
+ * Each request has its line. A parked request is not sent yet: no broker serves
+ * the session now, or an earlier request is not settled.
  */
 #define _GNU_SOURCE 1
 
@@ -26,7 +26,7 @@ subject_bytes(const struct holdfast_subject *subject)
     return bytes;
 }
 
-/* The line, and behind it the names, each with its NUL. */
+/* Copies the line, and after it the names, each with its NUL. */
 static void
 pending_fill(struct holdfast_pending *pending, const struct holdfast_line *line,
     const struct holdfast_subject *subject)
@@ -67,6 +67,7 @@ holdfast_pending_add(struct holdfast *h, enum holdfast_pending_kind kind,
     pending->asked_ms = pending->sent_ms;
     pending->ttl_ms = UINT64_MAX;
     pending_fill(pending, line, subject);
+    assert(*h->pending_last == NULL);
     *h->pending_last = pending;
     h->pending_last = &pending->next;
     if (kind == PENDING_LOCK)
@@ -77,8 +78,7 @@ holdfast_pending_add(struct holdfast *h, enum holdfast_pending_kind kind,
 struct holdfast_pending *
 holdfast_pending_of(const struct holdfast *h, uint64_t request)
 {
-    for (struct holdfast_pending *pending = h->pending; pending != NULL;
-         pending = pending->next)
+    EACH (holdfast_pending, pending, h->pending)
         if (pending->request == request)
             return pending;
     return NULL;
@@ -161,7 +161,7 @@ holdfast_pending_clear(struct holdfast *h)
         holdfast_pending_remove(h, h->pending);
 }
 
-/* Whether a WATCH that comes before the UNWATCH is to be put again. */
+/* Whether an outstanding WATCH of the name comes before the UNWATCH. */
 static bool
 watch_comes_before(
     const struct holdfast *h, const struct holdfast_pending *unwatch)
@@ -174,6 +174,7 @@ watch_comes_before(
     return false;
 }
 
+/* The connection has ended: parks, answers or removes the request. */
 static void
 pending_dropped(struct holdfast *h, struct holdfast_pending *pending)
 {

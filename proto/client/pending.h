@@ -1,12 +1,13 @@
 /*
- * Requests whose final answer is outstanding.
+ * Outstanding requests: those without a final answer.
  */
 #ifndef HOLDFAST_CLIENT_PENDING_H
 #define HOLDFAST_CLIENT_PENDING_H
 
 #include "proto/client/client.h"
 
-/* From PENDING_KEEPALIVE on the library's own, of which nobody is told. */
+/* From PENDING_KEEPALIVE on the library's own, whose answers the program does
+ * not see. */
 enum holdfast_pending_kind {
     PENDING_OTHER,
     PENDING_LOCK,
@@ -20,39 +21,39 @@ enum holdfast_pending_kind {
     PENDING_AUTH,
     PENDING_HELLO,
     PENDING_CLAIM,
-    PENDING_DISCARD, /* UNLOCK of a hold that the user has given up */
-    PENDING_REWATCH, /* WATCH, at another broker */
+    PENDING_DISCARD, /* UNLOCK of a hold that is given up */
+    PENDING_REWATCH, /* WATCH at another broker */
 };
 
-/* A request as it goes over the wire, without tag, wait= and LF. */
+/* A line of the wire, without tag, wait= and LF. */
 struct holdfast_line {
     char bytes[CLIENT_LINE_BYTES];
     size_t len;
-    size_t wait_at;   /* where wait= belongs */
+    size_t wait_at;   /* the place of wait= */
     uint64_t wait_ms; /* HOLDFAST_FOREVER: none */
-    bool bad;         /* it did not fit, or an argument was bad */
+    bool bad;         /* it is too long, or has a bad argument */
 };
 
-/* Locks that a request is about. */
+/* The locks of a request. */
 struct holdfast_subject {
     const char *const *names; /* refs */
     size_t name_count;
     const char *owner; /* ref; NULL: the session's default owner */
 };
 
-/* A request whose final answer is outstanding. */
+/* An outstanding request. */
 struct holdfast_pending {
     struct holdfast_pending *next; /* owned by the list */
     uint64_t request;
     enum holdfast_pending_kind kind;
-    uint64_t sent_ms;  /* not later than its sending */
-    uint64_t asked_ms; /* when the user asked; wait_ms counts from it */
+    uint64_t sent_ms;  /* not later than the sending */
+    uint64_t asked_ms; /* when it was submitted; wait_ms counts from it */
     uint64_t wait_ms;
-    bool parked;     /* it is still to be sent on this connection */
-    bool again;      /* it was sent on an earlier one */
+    bool parked;     /* it is not sent on this connection yet */
+    bool again;      /* it was sent on an earlier connection */
     bool leased;     /* LOCK with a lease */
     uint64_t ttl_ms; /* PENDING_SURVEY: the least so far; else UINT64_MAX */
-    uint64_t target; /* CANCEL: what it is to end */
+    uint64_t target; /* CANCEL: the number of the LOCK */
     char owner[HOLDFAST_OWNER_MAX + 1];
     size_t name_count;
     const char *names; /* ref into text: each with its NUL */
@@ -61,46 +62,42 @@ struct holdfast_pending {
     char text[]; /* the line, and the names */
 };
 
-/*
- * A new request at the end of the list, with the next number, as sent now. It
- * keeps copies of the line and of the subject (NULL: none). NULL: no memory.
- */
+/* Adds a request that is sent now, with the next number. It copies the line and
+ * the subject (may be NULL). NULL: no memory. */
 struct holdfast_pending *holdfast_pending_add(struct holdfast *h,
     enum holdfast_pending_kind kind, const struct holdfast_line *line,
     const struct holdfast_subject *subject);
 
-/* The request that an answer with `tag` is for, or NULL. No parked request is
- * found: it was not sent on this connection. */
+/* The request of an answer with `tag`, or NULL. It does not find parked
+ * requests, which were not sent on this connection. */
 struct holdfast_pending *holdfast_pending_find(
     const struct holdfast *h, const char *tag);
 
-/* The request of that number, parked or not; or NULL. */
+/* The request of that number, or NULL. */
 struct holdfast_pending *holdfast_pending_of(
     const struct holdfast *h, uint64_t request);
 
-/* Whether the request is about `name`, and for `owner` ("": the default). */
+/* Whether the request has that name and that owner ("": the default). */
 bool holdfast_pending_names(const struct holdfast_pending *pending,
     const char *name, const char *owner);
 
-/* Marks a request as still to be sent. A second time changes nothing. */
+/* Parks a request, to be sent later. A second time changes nothing. */
 void holdfast_pending_park(
     struct holdfast *h, struct holdfast_pending *pending);
 
-/* The contrary of holdfast_pending_park(); a second time changes nothing. */
+/* Undoes holdfast_pending_park(). A second time changes nothing. */
 void holdfast_pending_unpark(
     struct holdfast *h, struct holdfast_pending *pending);
 
-/* Takes the request out of the list and frees it. */
+/* Removes the request from the list and frees it. */
 void holdfast_pending_remove(
     struct holdfast *h, struct holdfast_pending *pending);
 
-/* Frees all requests; the user is told of none. */
+/* Frees all requests, without answers. */
 void holdfast_pending_clear(struct holdfast *h);
 
-/*
- * The connection is gone. Each request that was sent on it is parked to be sent
- * again, or answered, or dropped where it is the library's own.
- */
+/* The connection has ended. Each request that was sent on it is parked or
+ * answered; the library's own are dropped. */
 void holdfast_pending_dropped(struct holdfast *h);
 
 #endif

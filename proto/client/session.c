@@ -1,19 +1,19 @@
 /*
- * A session that outlives its connections (keep_ms).
+ * A kept session, which outlives its connections (keep_ms).
  *
- *     OPEN --the connection drops, the broker drains--> AWAY
- *     AWAY --after a pause--> CONNECTING, GREETING --greeted--> RESUMING
- *     RESUMING --OK to HELLO resume= gen=--> OPEN: claims, what was parked
- *     any of these --it fails--> the next address, or AWAY
+ *     from       event                        to
+ *     OPEN       a lost connection, a drain   AWAY
+ *     AWAY       the end of the pause         CONNECTING, GREETING
+ *     GREETING   the greeting                 RESUMING
+ *     RESUMING   OK to HELLO resume= gen=     OPEN, with claims
+ *     others     an error                     the next peer, or AWAY
  *
- * The generation is the number of the connection; it grows with each try, also
- * with one of which nobody knows what became of it. Nothing but HELLO is sent
- * on a new connection before the broker has agreed to go on with the session:
- * what came after a refusal would be another session's.
+ * The generation is the number of the connection. Each try increases it, also a
+ * try whose result is unknown. Before the broker resumes the session only AUTH
+ * and HELLO are sent: after a refusal a request would belong to a new session.
  *
- * The session is over where nobody would miss it: keep_ms has passed, nothing
- * that is held can be believed in any more, nothing waits and nothing is
- * watched.
+ * The session ends when keep_ms has passed and nothing needs it: no hold
+ * stands, no LOCK waits, and no lock is watched.
  */
 #define _GNU_SOURCE 1
 
@@ -44,7 +44,7 @@ holdfast_session_greet(struct holdfast *h)
         return;
     if (h->generation > 1)
         h->link = LINK_RESUMING;
-    /* Nothing is in the output before it, so there is room. */
+    /* The output is empty, so there is room. */
     (void)holdfast_submit_hello(h);
 }
 
@@ -56,18 +56,19 @@ holdfast_session_known_as(
 
     h->unknown = !done;
     if (done || h->generation > 1)
-        return; /* a session that is gone on with is refused by HELLO as well */
-    /* With a LIMIT the broker is full, as one that turns a connection away. */
+        return; /* the broker will refuse the HELLO of a resumed session too */
+    /* ERR LIMIT: the broker is full, which says nothing of the user. */
     h->user_denied = strcmp(message->word, "AUTH") == 0;
     (void)snprintf(reason, sizeof(reason), "the broker refuses the user %s: %s",
         h->user, message->word);
     holdfast_link_close(h, reason);
 }
 
-/* This connection serves the session from now on. */
+/* This connection serves the session. */
 static void
 session_open(struct holdfast *h)
 {
+    assert(h->generation > 1 && !h->final); /* it is resumed */
     h->link = LINK_OPEN;
     h->reason[0] = '\0';
     h->draining = false;
@@ -142,7 +143,7 @@ holdfast_session_bye(struct holdfast *h, const char *why)
     return !holdfast_session_known(h);
 }
 
-/* Leaves a broker that drains for another address. */
+/* Leaves a draining broker for another address. */
 static void
 session_move(struct holdfast *h)
 {
@@ -155,7 +156,7 @@ session_move(struct holdfast *h)
     holdfast_link_connect(h);
 }
 
-/* Whether a lock is still waited for. */
+/* Whether a LOCK still waits. */
 static bool
 waits(const struct holdfast *h, uint64_t now_ms)
 {
@@ -168,14 +169,13 @@ waits(const struct holdfast *h, uint64_t now_ms)
     return false;
 }
 
-/* Whether nobody would miss the session. */
+/* Whether nothing needs the session. */
 static bool
 session_over(const struct holdfast *h, uint64_t now_ms)
 {
     if (now_ms < h->away_ms + h->keep_ms || h->watches != NULL)
         return false;
-    for (const struct holdfast_kept *kept = h->holds; kept != NULL;
-         kept = kept->next)
+    EACH (holdfast_kept, kept, h->holds)
         if (holdfast_kept_stands(kept))
             return false;
     return !waits(h, now_ms);

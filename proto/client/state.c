@@ -1,6 +1,6 @@
 /*
- * What every file of the library asks the object: the time, a random number,
- * and whether its session goes on. It calls none of the other files.
+ * Functions for every file of the library: the time, random numbers, and the
+ * state of the session. They call no other file.
  */
 #define _GNU_SOURCE 1
 
@@ -24,7 +24,7 @@ holdfast_now_ms(const struct holdfast *h)
     return h->clock(h->clock_context);
 }
 
-/* splitmix64: to spread in time, not to be guessed. */
+/* splitmix64. */
 uint64_t
 holdfast_random(struct holdfast *h, uint64_t below)
 {

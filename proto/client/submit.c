@@ -1,12 +1,14 @@
 /*
- * Requests to lines, and into the output. A line is written without its tag
- * first, so that a bad argument is refused before a request exists. The line is
- * kept without the tag: it may have to be sent over another connection as well.
+ * Requests to lines, and into the output. A line is first written without its
+ * tag, so that a bad argument makes no request. A request keeps this line, to
+ * send it on another connection too.
  *
- * A request is parked if it cannot be sent yet. Either no broker serves the
- * session, or the broker is going. Or an earlier request on the same lock and
- * owner is not settled: a claim, or a repeated LOCK. The order of requests on
- * one lock and owner stays as it was asked for.
+ * A request is parked if it cannot be sent yet:
+ *
+ * - no broker serves the session;
+ * - the broker drains;
+ * - an earlier request on the same lock and owner is not settled: a claim, or a
+ *   repeated LOCK. So requests on one lock and owner stay in their order.
  */
 #define _GNU_SOURCE 1
 
@@ -44,16 +46,7 @@ line_add(struct holdfast_line *line, const char *format, ...)
     line->len += (size_t)len;
 }
 
-static void
-line_init(struct holdfast_line *line)
-{
-    line->len = 0;
-    line->wait_at = 0;
-    line->wait_ms = HOLDFAST_FOREVER;
-    line->bad = false;
-}
-
-/* Adds `word` of 1 to `max` bytes behind `before`. */
+/* Adds `before`, and `word` of 1 to `max` bytes. */
 static void
 line_add_word(struct holdfast_line *line, const char *before, const char *word,
     size_t max)
@@ -72,6 +65,19 @@ line_add_word(struct holdfast_line *line, const char *before, const char *word,
     line->len += written;
 }
 
+/* Begins a line with `verb`, and the name of a lock unless it is NULL. */
+static void
+line_begin(struct holdfast_line *line, const char *verb, const char *name)
+{
+    line->len = 0;
+    line->wait_at = 0;
+    line->wait_ms = HOLDFAST_FOREVER;
+    line->bad = false;
+    line_add(line, "%s", verb);
+    if (name != NULL)
+        line_add_word(line, " ", name, HOLDFAST_NAME_MAX);
+}
+
 static void
 line_add_owner(struct holdfast_line *line, const char *owner)
 {
@@ -79,7 +85,7 @@ line_add_owner(struct holdfast_line *line, const char *owner)
         line_add_word(line, " owner=", owner, HOLDFAST_OWNER_MAX);
 }
 
-/* The line as it is sent; returns its length, 0: it is too long. */
+/* Composes the line to send. Returns its length; 0: it is too long. */
 static size_t
 line_compose(const struct holdfast *h, char *out, size_t out_bytes,
     uint64_t request, const char *text, size_t text_len, size_t wait_at,
@@ -87,6 +93,7 @@ line_compose(const struct holdfast *h, char *out, size_t out_bytes,
 {
     char wait[32] = "";
 
+    assert(wait_at <= text_len);
     if (wait_ms != HOLDFAST_FOREVER)
         (void)snprintf(wait, sizeof(wait), " wait=%" PRIu64, wait_ms);
     int len = snprintf(out, out_bytes, "%" PRIu64 " %.*s%s%.*s\n", request,
@@ -96,7 +103,7 @@ line_compose(const struct holdfast *h, char *out, size_t out_bytes,
     return (size_t)len;
 }
 
-/* The rest of the wait of a LOCK. One that waited never asks not to. */
+/* The rest of the wait of a LOCK; at least 1, since 0 is no wait at all. */
 static uint64_t
 wait_left(const struct holdfast_pending *pending, uint64_t now_ms)
 {
@@ -114,7 +121,8 @@ kind_of_lock(enum holdfast_pending_kind kind)
            kind == PENDING_RENEW;
 }
 
-/* Whether something on this name and owner, before `end`, is not settled. */
+/* Whether a claim or a request of this name and owner, before `end`, is not
+ * settled. */
 static bool
 name_unsettled(const struct holdfast *h, const char *name, const char *owner,
     const struct holdfast_pending *end)
@@ -133,7 +141,7 @@ name_unsettled(const struct holdfast *h, const char *name, const char *owner,
     return false;
 }
 
-/* Whether a request must wait for what comes before it, up to `end`. */
+/* Whether a request must wait for an earlier one, before `end`. */
 static bool
 blocked(const struct holdfast *h, enum holdfast_pending_kind kind,
     const struct holdfast_subject *subject, uint64_t target,
@@ -158,7 +166,7 @@ blocked(const struct holdfast *h, enum holdfast_pending_kind kind,
     return false;
 }
 
-/* After QUIT the end of the connection is the end of the session. */
+/* After QUIT the session ends with its connection. */
 static void
 mark_quit(struct holdfast *h, const struct holdfast_pending *pending)
 {
@@ -167,7 +175,7 @@ mark_quit(struct holdfast *h, const struct holdfast_pending *pending)
         h->final = true;
 }
 
-/* Sends the line, or parks it; what it is about is remembered. */
+/* Sends or parks the line. *out is the new request. */
 static enum holdfast_status
 line_submit(struct holdfast *h, const struct holdfast_line *line,
     enum holdfast_pending_kind kind, const struct holdfast_subject *subject,
@@ -244,8 +252,7 @@ holdfast_submit_lock_all(struct holdfast *h, const char *const *names,
     if (options == NULL)
         options = &defaults;
     const struct holdfast_subject subject = {names, name_count, options->owner};
-    line_init(&line);
-    line_add(&line, "LOCK");
+    line_begin(&line, "LOCK", NULL);
     line.bad = line.bad || name_count == 0 || name_count > HOLDFAST_NAMES_MAX;
     for (size_t i = 0; i < name_count && !line.bad; i++)
         line_add_word(&line, " ", names[i], HOLDFAST_NAME_MAX);
@@ -267,7 +274,7 @@ holdfast_submit_lock(struct holdfast *h, const char *name,
     return holdfast_submit_lock_all(h, &name, 1, options, request);
 }
 
-/* A request about one name. */
+/* Submits a request of one name. */
 static enum holdfast_status
 name_submit(struct holdfast *h, const struct holdfast_line *line,
     enum holdfast_pending_kind kind, const char *name, const char *owner,
@@ -289,8 +296,7 @@ holdfast_submit_unlock(struct holdfast *h, const char *name, const char *owner,
 {
     struct holdfast_line line;
 
-    line_init(&line);
-    line_add_word(&line, "UNLOCK ", name, HOLDFAST_NAME_MAX);
+    line_begin(&line, "UNLOCK", name);
     if (fence > 0)
         line_add(&line, " fence=%" PRIu64, fence);
     line_add_owner(&line, owner);
@@ -311,8 +317,7 @@ holdfast_submit_renew(struct holdfast *h, const char *name, const char *owner,
 {
     struct holdfast_line line;
 
-    line_init(&line);
-    line_add_word(&line, "RENEW ", name, HOLDFAST_NAME_MAX);
+    line_begin(&line, "RENEW", name);
     line_add(&line, " lease=%" PRIu64, lease_ms);
     if (fence > 0)
         line_add(&line, " fence=%" PRIu64, fence);
@@ -327,8 +332,8 @@ holdfast_submit_cancel(struct holdfast *h, uint64_t target, uint64_t *request)
     struct holdfast_line line;
     struct holdfast_pending *pending;
 
-    line_init(&line);
-    line_add(&line, "CANCEL %" PRIu64, target);
+    line_begin(&line, "CANCEL", NULL);
+    line_add(&line, " %" PRIu64, target);
     enum holdfast_status status =
         line_submit(h, &line, PENDING_CANCEL, NULL, target, &pending);
     if (status != HOLDFAST_SUCCESS)
@@ -336,8 +341,8 @@ holdfast_submit_cancel(struct holdfast *h, uint64_t target, uint64_t *request)
     *request = pending->request;
     if (lock == NULL || lock->kind != PENDING_LOCK || !lock->parked ||
         lock->again)
-        return status; /* or it is no lock, as the broker will say */
-    /* No broker has heard of it. */
+        return status; /* the broker answers, also if it is no LOCK */
+    /* The LOCK was sent to no broker. */
     holdfast_notice_say(h, HOLDFAST_ERR, target,
         "- ERR CANCELLED retry=1 :the wait was cancelled");
     holdfast_notice_say(h, HOLDFAST_OK, *request, "- OK");
@@ -351,8 +356,7 @@ holdfast_submit_watch(struct holdfast *h, const char *name, uint64_t *request)
 {
     struct holdfast_line line;
 
-    line_init(&line);
-    line_add_word(&line, "WATCH ", name, HOLDFAST_NAME_MAX);
+    line_begin(&line, "WATCH", name);
     return name_submit(h, &line, PENDING_WATCH, name, NULL, request);
 }
 
@@ -361,11 +365,10 @@ holdfast_submit_unwatch(struct holdfast *h, const char *name, uint64_t *request)
 {
     struct holdfast_line line;
 
-    line_init(&line);
-    line_add_word(&line, "UNWATCH ", name, HOLDFAST_NAME_MAX);
+    line_begin(&line, "UNWATCH", name);
     enum holdfast_status status =
         name_submit(h, &line, PENDING_UNWATCH, name, NULL, request);
-    /* The next broker is not asked to watch it, and says so. */
+    /* The next broker gets no WATCH, so it cannot answer. */
     if (status == HOLDFAST_SUCCESS && !holdfast_session_serves(h) &&
         holdfast_watch_end(h, name)) {
         holdfast_notice_say(h, HOLDFAST_OK, *request, "- OK");
@@ -380,13 +383,13 @@ holdfast_submit(struct holdfast *h, const char *text, uint64_t *request)
     struct holdfast_line line;
     struct holdfast_pending *pending;
 
-    line_init(&line);
-    /* A digit first would be a tag. */
-    line.bad = text[0] == '\0' || (text[0] >= '0' && text[0] <= '9');
+    line_begin(&line, text, NULL);
+    /* A word that begins with a digit would be a tag. */
+    if (text[0] == '\0' || (text[0] >= '0' && text[0] <= '9'))
+        line.bad = true;
     for (const char *at = text; *at != '\0'; at++)
         if ((unsigned char)*at < 0x20 || *at == 0x7f)
             line.bad = true;
-    line_add(&line, "%s", text);
     enum holdfast_status status =
         line_submit(h, &line, PENDING_OTHER, NULL, 0, &pending);
     if (status == HOLDFAST_SUCCESS)
@@ -413,8 +416,7 @@ holdfast_submit_keepalive(struct holdfast *h, enum holdfast_pending_kind kind)
 {
     struct holdfast_line line;
 
-    line_init(&line);
-    line_add(&line, "%s", kind == PENDING_SURVEY ? "HELD" : "PING");
+    line_begin(&line, kind == PENDING_SURVEY ? "HELD" : "PING", NULL);
     return own_submit(h, &line, kind, NULL, NULL);
 }
 
@@ -426,8 +428,8 @@ holdfast_submit_pong(struct holdfast *h, const char *number)
 
     if (!holdfast_number(number, &value))
         return;
-    /* PONG has no answer. If there is no room, other bytes are under way, and
-     * any byte counts as a sign of life. */
+    /* PONG has no answer. If there is no room, other bytes go out, and each
+     * byte counts as a sign of life. */
     int len = snprintf(bytes, sizeof(bytes), "PONG %" PRIu64 "\n", value);
     (void)holdfast_link_append(h, bytes, (size_t)len);
 }
@@ -437,8 +439,8 @@ holdfast_submit_auth(struct holdfast *h)
 {
     struct holdfast_line line;
 
-    line_init(&line);
-    line_add_word(&line, "AUTH ", h->user, HOLDFAST_USER_MAX);
+    line_begin(&line, "AUTH", NULL);
+    line_add_word(&line, " ", h->user, HOLDFAST_USER_MAX);
     line_add_word(&line, " ", h->secret, HOLDFAST_SECRET_MAX);
     bool done = own_submit(h, &line, PENDING_AUTH, NULL, NULL);
     explicit_bzero(&line, sizeof(line));
@@ -450,8 +452,7 @@ holdfast_submit_hello(struct holdfast *h)
 {
     struct holdfast_line line;
 
-    line_init(&line);
-    line_add(&line, "HELLO");
+    line_begin(&line, "HELLO", NULL);
     if (h->name[0] != '\0')
         line_add_word(&line, " name=", h->name, HOLDFAST_WORD_MAX);
     if (h->heartbeat_ms > 0)
@@ -474,11 +475,10 @@ holdfast_submit_claim(struct holdfast *h, const struct holdfast_kept *kept)
 {
     struct holdfast_line line;
 
-    line_init(&line);
-    line_add_word(&line, "CLAIM ", kept->name, HOLDFAST_NAME_MAX);
+    line_begin(&line, "CLAIM", kept->name);
     line_add(&line, " fence=%" PRIu64, kept->fence);
     line_add_owner(&line, kept_owner(kept));
-    /* One that was given up is given back whole. */
+    /* One UNLOCK must release the whole of a hold that is given up. */
     line_add(&line, " count=%" PRIu64,
         kept->given_up && kept->releases == 0 ? 1 : kept->count);
     return own_submit(h, &line, PENDING_CLAIM, kept->name, kept_owner(kept));
@@ -489,8 +489,7 @@ holdfast_submit_discard(struct holdfast *h, const struct holdfast_kept *kept)
 {
     struct holdfast_line line;
 
-    line_init(&line);
-    line_add_word(&line, "UNLOCK ", kept->name, HOLDFAST_NAME_MAX);
+    line_begin(&line, "UNLOCK", kept->name);
     line_add(&line, " fence=%" PRIu64, kept->fence);
     line_add_owner(&line, kept_owner(kept));
     return own_submit(h, &line, PENDING_DISCARD, kept->name, kept_owner(kept));
@@ -502,8 +501,7 @@ holdfast_submit_rewatch(
 {
     struct holdfast_line line;
 
-    line_init(&line);
-    line_add_word(&line, "WATCH ", watched->name, HOLDFAST_NAME_MAX);
+    line_begin(&line, "WATCH", watched->name);
     return own_submit(h, &line, PENDING_REWATCH, watched->name, NULL);
 }
 
@@ -525,7 +523,7 @@ parked_blocked(const struct holdfast *h, const struct holdfast_pending *pending)
     return blocked(h, pending->kind, &subject, pending->target, pending);
 }
 
-/* False: there is no room now. */
+/* Sends a parked request. False: there is no room now. */
 static bool
 parked_send(struct holdfast *h, struct holdfast_pending *pending)
 {
@@ -542,7 +540,7 @@ parked_send(struct holdfast *h, struct holdfast_pending *pending)
     mark_quit(h, pending);
     if (len == 0) {
         holdfast_notice_say(h, HOLDFAST_ERR, pending->request,
-            "- ERR TOOLONG retry=0 :this broker takes no lines so long");
+            "- ERR TOOLONG retry=0 :the line is too long for this broker");
         holdfast_pending_remove(h, pending);
     }
     return true;

@@ -1,5 +1,5 @@
 /*
- * The blocking calls, on top of what does not block.
+ * The blocking calls, by the calls that do not block.
  */
 #define _GNU_SOURCE 1
 
@@ -13,8 +13,8 @@
 #include <string.h>
 #include <time.h>
 
-#define ANSWER_MS 10000 /* for requests that do not wait by themselves */
-#define NAP_MS    1000  /* poll() does not see the machine's sleep */
+#define ANSWER_MS 10000 /* for an answer, after the wait of a LOCK */
+#define NAP_MS    1000  /* poll() does not notice the machine's sleep */
 
 const char *
 holdfast_status_text(enum holdfast_status status)
@@ -59,10 +59,8 @@ holdfast_poll(struct holdfast *h, int timeout_ms)
     holdfast_process(h, entry.revents);
 }
 
-/*
- * Polls once, not beyond `end_ms`; false: it is reached. The awaited event may
- * come behind any number of others.
- */
+/* Polls once, until `end_ms` at most. False: `end_ms` has passed. Reading does
+ * not stop, since any number of events may come before the awaited one. */
 static bool
 poll_until(struct holdfast *h, uint64_t end_ms)
 {
@@ -116,11 +114,11 @@ holdfast_connect_wait(struct holdfast *h, uint64_t timeout_ms)
         if (!poll_until(h, end))
             return HOLDFAST_TIMED_OUT;
     }
-    (void)holdfast_notice_take_hello(h);
+    holdfast_notice_drop_hello(h);
     return HOLDFAST_SUCCESS;
 }
 
-/* One of the names that the OK is for. */
+/* The hold of one name of the OK. */
 static void
 hold_fill(struct holdfast_hold *hold, const char *name, const char *owner,
     uint64_t fence, const struct holdfast_event *event)

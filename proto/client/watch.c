@@ -1,7 +1,7 @@
 /*
- * Locks that are watched. claim.c asks the next broker to tell of them too. Its
- * first word is the state of the lock; where the user has heard the same last,
- * he does not hear it again.
+ * Watched locks. claim.c sends their WATCHes to the next broker. Its first
+ * event is the state of the lock. The program does not see the same event
+ * twice.
  */
 #include "proto/client/watch.h"
 #include "proto/client/link.h"
@@ -13,8 +13,7 @@
 struct holdfast_watched *
 holdfast_watched_find(const struct holdfast *h, const char *name)
 {
-    for (struct holdfast_watched *watched = h->watches; watched != NULL;
-         watched = watched->next)
+    EACH (holdfast_watched, watched, h->watches)
         if (strcmp(watched->name, name) == 0)
             return watched;
     return NULL;
@@ -56,12 +55,12 @@ watch_add(struct holdfast *h, const char *name)
     h->watches = watched;
 }
 
-/* An answer to the library's own question. */
+/* The answer to the library's own WATCH. */
 static void
 rewatch_done(struct holdfast *h, struct holdfast_watched *watched,
     const struct holdfast_message *message, bool done)
 {
-    /* CONFLICT: it watches it already. */
+    /* CONFLICT: the broker watches it already. */
     if (watched == NULL || done || strcmp(message->word, "CONFLICT") == 0)
         return;
     watched->needed = true;
@@ -111,8 +110,7 @@ holdfast_watch_news(struct holdfast *h, const struct holdfast_message *message,
 void
 holdfast_watches_dropped(struct holdfast *h)
 {
-    for (struct holdfast_watched *watched = h->watches; watched != NULL;
-         watched = watched->next) {
+    EACH (holdfast_watched, watched, h->watches) {
         watched->needed = true;
         watched->due_ms = 0;
     }
@@ -125,8 +123,7 @@ holdfast_watches_due_ms(const struct holdfast *h)
 
     if (h->link != LINK_OPEN)
         return due;
-    for (const struct holdfast_watched *watched = h->watches; watched != NULL;
-         watched = watched->next)
+    EACH (holdfast_watched, watched, h->watches)
         if (watched->needed && watched->due_ms < due)
             due = watched->due_ms;
     return due;

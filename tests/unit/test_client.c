@@ -487,12 +487,14 @@ closed_by(const char *text, const char *reason)
 
 START_TEST(strangers_are_refused)
 {
-    closed_by("HTTP/1.1 400 Bad Request\n", "this is no Holdfast broker");
-    closed_by("* HELLO proto=2\n", "the broker speaks another protocol");
-    closed_by("* HELLO\n", "the broker speaks another protocol");
     closed_by(
-        "* HELLO proto=1 max_line=63\n", "the broker takes no lines of use");
-    closed_by(GREETING "* LOST a%zz\n", "a line of the broker makes no sense");
+        "HTTP/1.1 400 Bad Request\n", "the peer is not a Holdfast broker");
+    closed_by(
+        "* HELLO proto=2\n", "the broker has another version of the protocol");
+    closed_by("* HELLO\n", "the broker has another version of the protocol");
+    closed_by("* HELLO proto=1 max_line=63\n",
+        "the broker's limit of a line is too small");
+    closed_by(GREETING "* LOST a%zz\n", "a line of the broker is malformed");
 }
 
 END_TEST
@@ -522,7 +524,7 @@ START_TEST(no_greeting_in_time)
     ck_assert_int_eq(holdfast_timeout_ms(talk.h), (int)CLIENT_SILENCE_MS / 2);
     talk_pass(&talk, CLIENT_SILENCE_MS / 2);
     ck_assert_str_eq(
-        holdfast_reason(talk.h), "connected, but there is no greeting");
+        holdfast_reason(talk.h), "connected, but no greeting came");
     talk_fini(&talk);
 }
 

@@ -414,7 +414,7 @@ START_TEST(end_of_the_connection_ends_all)
     (void)talk_told(&talk);
     talk_say(&talk, "nonsense\n");
     ck_assert_str_eq(talk_told(&talk),
-        "CLOSED 0  fence=0 until=0 :a line of the broker makes no sense\n");
+        "CLOSED 0  fence=0 until=0 :a line of the broker is malformed\n");
     ck_assert_uint_eq(deadline("a", 5), 0);
 }
 

@@ -871,7 +871,7 @@ START_TEST(nonsense_is_the_end)
     /* It might have been a LOST. */
     talk_say(&talk, "* LOST %zz\n");
     ck_assert_str_eq(talk_told(&talk),
-        "CLOSED 0  fence=0 until=0 :a line of the broker makes no sense\n");
+        "CLOSED 0  fence=0 until=0 :a line of the broker is malformed\n");
 }
 
 END_TEST
