@@ -483,52 +483,45 @@ SESSION_TEST(over_in_doubt)
 
 /* What an ended request has left in front of a holder (clocks were set) hides
  * no cycle, and makes none between two who wait. */
-START_TEST(left_in_the_queue)
+SESSION_TEST(left_in_the_queue)
 {
-    for (int cycle = 0; cycle < 2; cycle++) {
-        struct rig *rig = rig_new();
-        unsigned s = rig_open(rig);
-        unsigned t = rig_open(rig);
-        rig_lock(rig, s, "1 LOCK a", 4);
-        rig_lock(rig, t, "1 LOCK b", 5);
-        struct op_ticket x = waiter(rig, s, "2 LOCK b");
-        struct op_ticket y = waiter(rig, t, "2 LOCK a");
-        struct op_ticket holder = x;
-        struct op_ticket left = y;
-        holder.granted = true;
-        holder.fence = 4;
-        y.since_us = 1;
-        struct op_ticket other = y;
-        other.granted = true;
-        other.fence = 5;
-        const struct op_ticket of_a[] = {left, holder, y};
-        const struct op_ticket of_b[] = {other, x};
-        const struct op_ticket queue[] = {left, x, y};
-        rig_pass(rig, 100);
-        for (unsigned i = 0;
-             i < 12 && rig->op_count > 0 && rig->ops[0]->kind == OP_INSPECT;
-             i++) {
-            struct op *op = rig_op(rig, OP_INSPECT);
-            bool a = text_equal(op->name, TEXT("a"));
-            rig_finish(rig, op,
-                !cycle ? (struct op_result){.tickets = queue,
-                             .ticket_count = 3,
-                             .waiters = 3}
-                : a    ? (struct op_result){.tickets = of_a,
-                             .ticket_count = 3,
-                             .holders = 1,
-                             .waiters = 2}
-                       : (struct op_result){.tickets = of_b,
-                             .ticket_count = 2,
-                             .holders = 1,
-                             .waiters = 1});
-        }
-        ck_assert_uint_eq(rig_count(rig, COUNTER_deadlocks), (unsigned)cycle);
-        rig_end(rig);
+    bool cycle = _i;
+    unsigned t = rig_open(rig);
+    rig_lock(rig, s, "1 LOCK a", 4);
+    rig_lock(rig, t, "1 LOCK b", 5);
+    struct op_ticket x = waiter(rig, s, "2 LOCK b");
+    struct op_ticket y = waiter(rig, t, "2 LOCK a");
+    struct op_ticket holder = x;
+    struct op_ticket left = y;
+    holder.granted = true;
+    holder.fence = 4;
+    y.since_us = 1;
+    struct op_ticket other = y;
+    other.granted = true;
+    other.fence = 5;
+    const struct op_ticket of_a[] = {left, holder, y};
+    const struct op_ticket of_b[] = {other, x};
+    const struct op_ticket queue[] = {left, x, y};
+    rig_pass(rig, 100);
+    for (unsigned i = 0;
+         i < 12 && rig->op_count > 0 && rig->ops[0]->kind == OP_INSPECT; i++) {
+        struct op *op = rig_op(rig, OP_INSPECT);
+        bool a = text_equal(op->name, TEXT("a"));
+        rig_finish(rig, op,
+            !cycle ? (struct op_result){.tickets = queue,
+                         .ticket_count = 3,
+                         .waiters = 3}
+            : a    ? (struct op_result){.tickets = of_a,
+                         .ticket_count = 3,
+                         .holders = 1,
+                         .waiters = 2}
+                   : (struct op_result){.tickets = of_b,
+                         .ticket_count = 2,
+                         .holders = 1,
+                         .waiters = 1});
     }
+    ck_assert_uint_eq(rig_count(rig, COUNTER_deadlocks), (unsigned)cycle);
 }
-
-END_TEST
 
 /* --- messages ------------------------------------------------------------- */
 
@@ -747,7 +740,7 @@ core_deadlock_suite(void)
     tcase_add_test(tests, not_read);
     tcase_add_test(tests, comes_again);
     tcase_add_test(tests, over_in_doubt);
-    tcase_add_test(tests, left_in_the_queue);
+    tcase_add_loop_test(tests, left_in_the_queue, 0, 2);
     tcase_add_test(tests, second_round);
     tcase_add_test(tests, wait_is_named);
     tcase_add_test(tests, names_of_the_cycle);

@@ -97,31 +97,25 @@ SESSION_TEST(ended)
     ck_assert_uint_eq(rig->op_count, 1);
 }
 
+static const struct rests_row {
+    unsigned tickets, rest_ms;
+} rests_rows[] = {{3, 0}, {40, 4}, {300, 30}, {512, 51}};
+
 /* The longer a record, the longer it is not read again. */
-START_TEST(rests)
+SESSION_TEST(rests)
 {
-    static const struct {
-        unsigned tickets, rest_ms;
-    } table[] = {{3, 0}, {40, 4}, {300, 30}, {512, 51}};
-
-    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-        struct rig *rig = rig_new();
-        unsigned s = rig_open(rig);
-        rig_wait(rig, s, "1 LOCK b");
-        ask_after(rig, s, 'a', 1);
-        finish(rig, look(rig), table[i].tickets);
-        ask_after(rig, s, 'a', 2);
-        if (table[i].rest_ms > 0) {
-            rig_pass(rig, table[i].rest_ms - 1);
-            rig_no_op(rig);
-            rig_pass(rig, 3);
-        }
-        finish(rig, look(rig), 3);
-        rig_end(rig);
+    const struct rests_row *row = &rests_rows[_i];
+    rig_wait(rig, s, "1 LOCK b");
+    ask_after(rig, s, 'a', 1);
+    finish(rig, look(rig), row->tickets);
+    ask_after(rig, s, 'a', 2);
+    if (row->rest_ms > 0) {
+        rig_pass(rig, row->rest_ms - 1);
+        rig_no_op(rig);
+        rig_pass(rig, 3);
     }
+    finish(rig, look(rig), 3);
 }
-
-END_TEST
 
 /* A record in which another broker's owners stand before that session. */
 static void
@@ -235,40 +229,35 @@ SESSION_TEST(one_search)
 }
 
 /* Of those who wait for a lock the hindmost is looked at, once in a search. */
-START_TEST(hindmost)
+RIG_TEST(hindmost, rig_new())
 {
-    for (int first = 0; first < 2; first++) {
-        struct rig *rig = rig_new();
-        unsigned s[2] = {rig_open(rig), rig_open(rig)};
-        for (unsigned i = 0; i < 2; i++) {
-            rig_say(rig, s[i], "1 LOCK b");
-            rig_finish(rig, rig_op(rig, OP_ACQUIRE),
-                (struct op_result){.status = OP_WAITING,
-                    .arrival = 7 + i,
-                    .place = 1,
-                    .again_ms = 36000000});
-        }
-        ask_after_both(rig, s[first], s[!first], 'a', 1);
-        struct op_ticket tickets[3] = {
-            {.granted = true, .ttl_ms = 9}, {.ttl_ms = 9}, {.ttl_ms = 9}};
-        memcpy(tickets[0].broker, rig_other_broker, 8);
-        for (unsigned i = 0; i < 2; i++) {
-            memcpy(tickets[1 + i].session, rig->sessions[s[i]].id, 16);
-            memcpy(tickets[1 + i].broker, rig->settings.broker_id, 8);
-        }
-        rig_finish(rig, look(rig),
-            (struct op_result){
-                .tickets = tickets, .ticket_count = 3, .holders = 1});
-        (void)search_of(rig_op(rig, OP_PUBLISH));
-        rig_status(rig, rig_op(rig, OP_PUBLISH), OP_OK);
-        rig_no_op(rig);
-        ask_after_both(rig, s[first], s[!first], 'a', 1);
-        rig_no_op(rig);
-        rig_end(rig);
+    bool first = _i;
+    unsigned s[2] = {rig_open(rig), rig_open(rig)};
+    for (unsigned i = 0; i < 2; i++) {
+        rig_say(rig, s[i], "1 LOCK b");
+        rig_finish(rig, rig_op(rig, OP_ACQUIRE),
+            (struct op_result){.status = OP_WAITING,
+                .arrival = 7 + i,
+                .place = 1,
+                .again_ms = 36000000});
     }
+    ask_after_both(rig, s[first], s[!first], 'a', 1);
+    struct op_ticket tickets[3] = {
+        {.granted = true, .ttl_ms = 9}, {.ttl_ms = 9}, {.ttl_ms = 9}};
+    memcpy(tickets[0].broker, rig_other_broker, 8);
+    for (unsigned i = 0; i < 2; i++) {
+        memcpy(tickets[1 + i].session, rig->sessions[s[i]].id, 16);
+        memcpy(tickets[1 + i].broker, rig->settings.broker_id, 8);
+    }
+    rig_finish(rig, look(rig),
+        (struct op_result){
+            .tickets = tickets, .ticket_count = 3, .holders = 1});
+    (void)search_of(rig_op(rig, OP_PUBLISH));
+    rig_status(rig, rig_op(rig, OP_PUBLISH), OP_OK);
+    rig_no_op(rig);
+    ask_after_both(rig, s[first], s[!first], 'a', 1);
+    rig_no_op(rig);
 }
-
-END_TEST
 
 /* More searches than there is room for at a lock: some are dropped, later ones
  * find. Those that begin there have places of their own. */
@@ -515,11 +504,11 @@ core_looks_suite(void)
     tcase_add_test(tests, shared);
     tcase_add_test(tests, same_lock);
     tcase_add_test(tests, ended);
-    tcase_add_test(tests, rests);
+    tcase_add_loop_test(tests, rests, 0, ROWS(rests_rows));
     tcase_add_test(tests, part_of_the_time);
     tcase_add_test(tests, parts_of_a_crowd);
     tcase_add_test(tests, one_search);
-    tcase_add_test(tests, hindmost);
+    tcase_add_loop_test(tests, hindmost, 0, 2);
     tcase_add_test(tests, room_for_probes);
     tcase_add_test(tests, room_for_operations);
     tcase_add_test(tests, room_for_others);

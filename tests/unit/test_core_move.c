@@ -138,32 +138,27 @@ RIG_TEST(keep_over, rig_new())
 }
 
 /* QUIT and KILL keep nothing; without keep= nothing is kept. */
-START_TEST(not_kept)
+RIG_TEST(not_kept, rig_new())
 {
-    for (int how = 0; how < 3; how++) {
-        struct rig *rig = rig_new();
-        unsigned s = how == 2 ? rig_open(rig) : kept_session(rig);
-        unsigned t = rig_open(rig);
-        rig_lock(rig, s, "1 LOCK a", 5);
-        if (how == 0)
-            rig_say(rig, s, "QUIT");
-        if (how == 1) {
-            rig_kill(rig, t, s);
-            rig_expect(rig, t, "- OK");
-            rig_expect(rig, s, "* BYE killed");
-        }
-        if (how == 2)
-            rig_event(rig, s, CORE_DROP);
-        struct op *op = rig_op(rig, OP_RELEASE);
-        ck_assert_int_eq(op->unclean, how > 0);
+    int how = _i;
+    unsigned s = how == 2 ? rig_open(rig) : kept_session(rig);
+    unsigned t = rig_open(rig);
+    rig_lock(rig, s, "1 LOCK a", 5);
+    if (how == 0)
+        rig_say(rig, s, "QUIT");
+    if (how == 1) {
         rig_kill(rig, t, s);
-        if (how > 0)
-            rig_expect(rig, t, "- ERR NOTHELD retry=0");
-        rig_end(rig);
+        rig_expect(rig, t, "- OK");
+        rig_expect(rig, s, "* BYE killed");
     }
+    if (how == 2)
+        rig_event(rig, s, CORE_DROP);
+    struct op *op = rig_op(rig, OP_RELEASE);
+    ck_assert_int_eq(op->unclean, how > 0);
+    rig_kill(rig, t, s);
+    if (how > 0)
+        rig_expect(rig, t, "- ERR NOTHELD retry=0");
 }
-
-END_TEST
 
 /*
  * A hold has been entered as often as can be counted: nothing enters it once
@@ -313,37 +308,32 @@ RIG_TEST(held_as_another_kind, rig_new())
     rig_expect(rig, t, "1 OK fence=6 ttl_ms=~ count=1");
 }
 
+static const struct claim_answers_row {
+    enum op_status status;
+    const char *reply;
+} claim_answers_rows[] = {
+    {OP_GONE, "1 ERR LOST retry=0"},
+    {OP_MOVED, "1 ERR LOST retry=0"},
+    {OP_BROKEN, "1 ERR LOST retry=0"},
+    {OP_WAITING, "1 ERR LOST retry=0"},
+    {OP_UNSENT, "1 ERR UNAVAILABLE retry=1"},
+    {OP_REFUSED, "1 ERR INTERNAL retry=0"},
+};
+
 /* A claim is answered for certain, or may be put again. */
-START_TEST(claim_answers)
+RIG_TEST(claim_answers, rig_new())
 {
-    static const struct {
-        enum op_status status;
-        const char *reply;
-    } table[] = {
-        {OP_GONE, "1 ERR LOST retry=0"},
-        {OP_MOVED, "1 ERR LOST retry=0"},
-        {OP_BROKEN, "1 ERR LOST retry=0"},
-        {OP_WAITING, "1 ERR LOST retry=0"},
-        {OP_UNSENT, "1 ERR UNAVAILABLE retry=1"},
-        {OP_REFUSED, "1 ERR INTERNAL retry=0"},
-    };
-
-    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-        struct rig *rig = rig_new();
-        unsigned s = foreign_session(rig, true);
-        log_keep(LOG_DEBUG);
-        rig_say(rig, s, "1 CLAIM a fence=5");
-        rig_status(rig, rig_op(rig, OP_RENEW), table[i].status);
-        rig_expect(rig, s, table[i].reply);
-        rig_no_op(rig);
-        ck_assert_uint_eq(log_kept_count("event=lock_left"), 1);
-        ck_assert_uint_eq(log_kept_count("event=lock_released"), 0);
-        log_keep_no_more();
-        rig_end(rig);
-    }
+    const struct claim_answers_row *row = &claim_answers_rows[_i];
+    unsigned s = foreign_session(rig, true);
+    log_keep(LOG_DEBUG);
+    rig_say(rig, s, "1 CLAIM a fence=5");
+    rig_status(rig, rig_op(rig, OP_RENEW), row->status);
+    rig_expect(rig, s, row->reply);
+    rig_no_op(rig);
+    ck_assert_uint_eq(log_kept_count("event=lock_left"), 1);
+    ck_assert_uint_eq(log_kept_count("event=lock_released"), 0);
+    log_keep_no_more();
 }
-
-END_TEST
 
 /* Its note comes with it; one that is longer than any is cut. */
 START_TEST(claimed_with_its_note)
@@ -777,44 +767,39 @@ RIG_TEST(old_answer_to_a_wait, rig_new())
 
 /* Where no record tells who waits, somebody who is away is asked after as such;
  * and a hold that its session has got elsewhere since is none of it. */
-START_TEST(wait_that_stands_here)
+RIG_TEST(wait_that_stands_here, rig_create())
 {
-    for (int claims = 0; claims < 2; claims++) {
-        struct rig *rig = rig_create();
-        rig->settings.queues_here = true;
-        rig_start(rig);
-        unsigned s = kept_session(rig);
-        unsigned t = rig_open(rig);
-        rig_say(rig, s, "1 LOCK a");
-        uint64_t request = rig_op(rig, OP_ACQUIRE)->request;
-        rig_queued(rig, rig_op(rig, OP_ACQUIRE));
-        rig_event(rig, s, CORE_DROP);
-        rig_hint(rig, request);
-        struct op *op = rig_op(rig, OP_RENEW);
-        ck_assert(op->idle && !op->moves);
-        finish_waiting(rig, op, false);
-        resume(rig, s, t, 2, "", resumed);
-        rig_say(rig, t, claims ? "1 CLAIM a fence=7" : "1 LOCK a");
-        if (claims) {
-            rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
-            op = rig_op(rig, OP_RENEW);
-            ck_assert_uint_eq(op->fence, 7);
-        } else {
-            op = rig_op(rig, OP_RENEW);
-            ck_assert_uint_eq(op->fence, 0);
-        }
-        ck_assert(op->moves && !op->idle);
-        rig_finish(rig, op,
-            (struct op_result){.status = OP_OK,
-                .fence = 7,
-                .ttl_ms = RIG_LEASE_MS,
-                .ask = {.permits = 1}});
-        rig_expect(rig, t, "1 OK fence=7 ttl_ms=~ count=1");
-        rig_end(rig);
+    bool claims = _i;
+    rig->settings.queues_here = true;
+    rig_start(rig);
+    unsigned s = kept_session(rig);
+    unsigned t = rig_open(rig);
+    rig_say(rig, s, "1 LOCK a");
+    uint64_t request = rig_op(rig, OP_ACQUIRE)->request;
+    rig_queued(rig, rig_op(rig, OP_ACQUIRE));
+    rig_event(rig, s, CORE_DROP);
+    rig_hint(rig, request);
+    struct op *op = rig_op(rig, OP_RENEW);
+    ck_assert(op->idle && !op->moves);
+    finish_waiting(rig, op, false);
+    resume(rig, s, t, 2, "", resumed);
+    rig_say(rig, t, claims ? "1 CLAIM a fence=7" : "1 LOCK a");
+    if (claims) {
+        rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+        op = rig_op(rig, OP_RENEW);
+        ck_assert_uint_eq(op->fence, 7);
+    } else {
+        op = rig_op(rig, OP_RENEW);
+        ck_assert_uint_eq(op->fence, 0);
     }
+    ck_assert(op->moves && !op->idle);
+    rig_finish(rig, op,
+        (struct op_result){.status = OP_OK,
+            .fence = 7,
+            .ttl_ms = RIG_LEASE_MS,
+            .ask = {.permits = 1}});
+    rig_expect(rig, t, "1 OK fence=7 ttl_ms=~ count=1");
 }
-
-END_TEST
 
 /* The connection went while its LOCK was asked for, and the answer is lost too:
  * what became of it is asked, for whoever comes back for its place. */
@@ -1016,23 +1001,18 @@ RIG_TEST(drained_after_it_was_taken, rig_new())
 
 /* The broker goes while it is asked: what is granted then is not given back,
  * since the LOCK may have been put again elsewhere. */
-START_TEST(drained_while_asking)
+RIG_TEST(drained_while_asking, rig_new())
 {
-    for (int keeps = 0; keeps < 2; keeps++) {
-        struct rig *rig = rig_new();
-        unsigned s = keeps ? kept_session(rig) : rig_open(rig);
-        unsigned t = rig_open(rig);
-        rig_lock(rig, t, "1 LOCK b", 5);
-        rig_say(rig, s, "1 LOCK a");
-        rig_stop(rig);
-        rig_event(rig, s, CORE_DROP);
-        rig_granted(rig, rig_op(rig, OP_ACQUIRE), 6);
-        ck_assert_uint_eq(ops_of_kind(rig, OP_RELEASE), keeps ? 0 : 1);
-        rig_end(rig);
-    }
+    bool keeps = _i;
+    unsigned s = keeps ? kept_session(rig) : rig_open(rig);
+    unsigned t = rig_open(rig);
+    rig_lock(rig, t, "1 LOCK b", 5);
+    rig_say(rig, s, "1 LOCK a");
+    rig_stop(rig);
+    rig_event(rig, s, CORE_DROP);
+    rig_granted(rig, rig_op(rig, OP_ACQUIRE), 6);
+    ck_assert_uint_eq(ops_of_kind(rig, OP_RELEASE), keeps ? 0 : 1);
 }
-
-END_TEST
 
 /* Redis has given away what one of two has given back elsewhere: that is not
  * the one who has come back for it. */
@@ -1068,14 +1048,14 @@ core_move_suite(void)
     TCase *tests = tcase_create("core_move");
 
     tcase_add_test(tests, keep_over);
-    tcase_add_test(tests, not_kept);
+    tcase_add_loop_test(tests, not_kept, 0, 3);
     tcase_add_test(tests, killed_away);
     tcase_add_test(tests, claimed);
     tcase_add_test(tests, claimed_as_often_as_can_be);
     tcase_add_test(tests, claimed_beside_a_later_one);
     tcase_add_test(tests, shared_elsewhere);
     tcase_add_test(tests, held_as_another_kind);
-    tcase_add_test(tests, claim_answers);
+    tcase_add_loop_test(tests, claim_answers, 0, ROWS(claim_answers_rows));
     tcase_add_test(tests, claimed_of_a_semaphore);
     tcase_add_test(tests, claimed_too_late);
     tcase_add_loop_test(tests, claimed_with_its_note, 0, 3);
@@ -1093,7 +1073,7 @@ core_move_suite(void)
     tcase_add_test(tests, old_answer_to_a_wait);
     tcase_add_test(tests, lost_answer_to_nobody);
     tcase_add_test(tests, impatient_in_its_place);
-    tcase_add_test(tests, wait_that_stands_here);
+    tcase_add_loop_test(tests, wait_that_stands_here, 0, 2);
     tcase_add_test(tests, wait_put_again_with_progress);
     tcase_add_test(tests, wait_put_again_otherwise);
     tcase_add_test(tests, put_again_with_lease);
@@ -1102,7 +1082,7 @@ core_move_suite(void)
     tcase_add_test(tests, claimed_beside_another_that_is_away);
     tcase_add_test(tests, drained);
     tcase_add_loop_test(tests, drained_after_it_was_taken, 0, 2);
-    tcase_add_test(tests, drained_while_asking);
+    tcase_add_loop_test(tests, drained_while_asking, 0, 2);
     suite_add_tcase(suite, tests);
     return suite;
 }

@@ -54,74 +54,61 @@ SESSION_TEST(order)
     rig_expect(rig, s, "4 OK n=3");
 }
 
-START_TEST(names_refused)
+static const struct names_refused_row {
+    const char *line;
+    bool good;
+} names_refused_rows[] = {
+    {"1 LOCK a a", false},
+    {"1 LOCK b a b", false},
+    {"1 LOCK a %61", false},
+    {"1 LOCK 1 2 3 4 5 6 7 8 9 a b c d e f g", true},
+    {"1 LOCK 1 2 3 4 5 6 7 8 9 a b c d e f g h", false},
+};
+
+SESSION_TEST(names_refused)
 {
-    static const struct {
-        const char *line;
-        bool good;
-    } table[] = {
-        {"1 LOCK a a", false},
-        {"1 LOCK b a b", false},
-        {"1 LOCK a %61", false},
-        {"1 LOCK 1 2 3 4 5 6 7 8 9 a b c d e f g", true},
-        {"1 LOCK 1 2 3 4 5 6 7 8 9 a b c d e f g h", false},
-    };
-
-    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-        struct rig *rig = rig_new();
-        unsigned s = rig_open(rig);
-        rig_say(rig, s, table[i].line);
-        ck_assert_uint_eq(rig->op_count, table[i].good ? 1 : 0);
-        if (!table[i].good)
-            rig_expect(rig, s, "1 ERR BADREQ retry=0");
-        ck_assert_uint_eq(
-            rig_count(rig, COUNTER_requests_bad), table[i].good ? 0 : 1);
-        rig_end(rig);
-    }
+    const struct names_refused_row *row = &names_refused_rows[_i];
+    rig_say(rig, s, row->line);
+    ck_assert_uint_eq(rig->op_count, row->good ? 1 : 0);
+    if (!row->good)
+        rig_expect(rig, s, "1 ERR BADREQ retry=0");
+    ck_assert_uint_eq(rig_count(rig, COUNTER_requests_bad), row->good ? 0 : 1);
 }
-
-END_TEST
 
 /* The second name waits: whatever ends that gives the first one back. */
-START_TEST(rolled_back)
+SESSION_TEST(rolled_back)
 {
-    for (int how = 0; how < 6; how++) {
-        struct rig *rig = rig_new();
-        unsigned s = rig_open(rig);
-        rig_say(rig, s, "1 LOCK b a wait=100 progress=1 deadlock=0");
-        grant_on(rig, "a", 4);
-        struct op *op = op_on(rig, OP_ACQUIRE, "b");
-        if (how < 3) {
-            rig_queued(rig, op);
-            rig_expect(rig, s, "1 QUEUED name=b position=1");
-        }
-        if (how == 0) {
-            rig_pass(rig, 110);
-            rig_expect(rig, s, "1 ERR TIMEOUT retry=1 name=b");
-        } else if (how == 1) {
-            rig_say(rig, s, "2 CANCEL 1");
-            rig_expect(rig, s, "1 ERR CANCELLED retry=1 name=b");
-            rig_expect(rig, s, "2 OK");
-        } else if (how == 2) {
-            rig_event(rig, s, CORE_DROP);
-        } else if (how == 3) {
-            rig_status(rig, op, OP_CONFLICT);
-            rig_expect(rig, s, "1 ERR CONFLICT retry=0 name=b");
-        } else if (how == 4) {
-            rig_status(rig, op, OP_FULL);
-            rig_expect(rig, s, "1 ERR LIMIT retry=1 limit=waiters name=b");
-        } else {
-            rig_status(rig, op, OP_UNSENT);
-            rig_expect(rig, s, "1 ERR UNAVAILABLE retry=1 name=b");
-        }
-        ck_assert_uint_eq(rig->op_count, how < 3 ? 2 : 1);
-        for (uint32_t i = 0; i < rig->op_count; i++)
-            ck_assert_int_eq(rig->ops[i]->kind, OP_RELEASE);
-        rig_end(rig);
+    int how = _i;
+    rig_say(rig, s, "1 LOCK b a wait=100 progress=1 deadlock=0");
+    grant_on(rig, "a", 4);
+    struct op *op = op_on(rig, OP_ACQUIRE, "b");
+    if (how < 3) {
+        rig_queued(rig, op);
+        rig_expect(rig, s, "1 QUEUED name=b position=1");
     }
+    if (how == 0) {
+        rig_pass(rig, 110);
+        rig_expect(rig, s, "1 ERR TIMEOUT retry=1 name=b");
+    } else if (how == 1) {
+        rig_say(rig, s, "2 CANCEL 1");
+        rig_expect(rig, s, "1 ERR CANCELLED retry=1 name=b");
+        rig_expect(rig, s, "2 OK");
+    } else if (how == 2) {
+        rig_event(rig, s, CORE_DROP);
+    } else if (how == 3) {
+        rig_status(rig, op, OP_CONFLICT);
+        rig_expect(rig, s, "1 ERR CONFLICT retry=0 name=b");
+    } else if (how == 4) {
+        rig_status(rig, op, OP_FULL);
+        rig_expect(rig, s, "1 ERR LIMIT retry=1 limit=waiters name=b");
+    } else {
+        rig_status(rig, op, OP_UNSENT);
+        rig_expect(rig, s, "1 ERR UNAVAILABLE retry=1 name=b");
+    }
+    ck_assert_uint_eq(rig->op_count, how < 3 ? 2 : 1);
+    for (uint32_t i = 0; i < rig->op_count; i++)
+        ck_assert_int_eq(rig->ops[i]->kind, OP_RELEASE);
 }
-
-END_TEST
 
 /* wait=0 asks for each, and takes what was had back. */
 SESSION_TEST(at_once)
@@ -148,78 +135,66 @@ SESSION_TEST(too_slow)
 }
 
 /* What the owner has already is entered again, and left again. */
-START_TEST(reentry)
+SESSION_TEST(reentry)
 {
-    for (int fails = 0; fails < 2; fails++) {
-        struct rig *rig = rig_new();
-        unsigned s = rig_open(rig);
-        rig_lock(rig, s, "1 LOCK a", 4);
-        rig_say(rig, s, "2 LOCK b a");
-        struct op *op = op_on(rig, OP_ACQUIRE, "b");
-        rig_say(rig, s, "3 HELD");
-        rig_expect(rig, s, "3 ITEM name=a fence=4 ttl_ms=~ count=1");
-        rig_expect(rig, s, "3 OK n=1");
-        if (fails) {
-            rig_status(rig, op, OP_CONFLICT);
-            rig_expect(rig, s, "2 ERR CONFLICT retry=0 name=b");
-        } else {
-            rig_granted(rig, op, 9);
-            rig_expect(rig, s, "2 OK fence=9,4 ttl_ms=~ count=1");
-            rig_say(rig, s, "4 UNLOCK a");
-            rig_expect(rig, s, "4 OK count=1");
-        }
-        rig_say(rig, s, "5 UNLOCK a");
-        released_on(rig, "a");
-        rig_expect(rig, s, "5 OK count=0");
-        rig_end(rig);
+    bool fails = _i;
+    rig_lock(rig, s, "1 LOCK a", 4);
+    rig_say(rig, s, "2 LOCK b a");
+    struct op *op = op_on(rig, OP_ACQUIRE, "b");
+    rig_say(rig, s, "3 HELD");
+    rig_expect(rig, s, "3 ITEM name=a fence=4 ttl_ms=~ count=1");
+    rig_expect(rig, s, "3 OK n=1");
+    if (fails) {
+        rig_status(rig, op, OP_CONFLICT);
+        rig_expect(rig, s, "2 ERR CONFLICT retry=0 name=b");
+    } else {
+        rig_granted(rig, op, 9);
+        rig_expect(rig, s, "2 OK fence=9,4 ttl_ms=~ count=1");
+        rig_say(rig, s, "4 UNLOCK a");
+        rig_expect(rig, s, "4 OK count=1");
     }
+    rig_say(rig, s, "5 UNLOCK a");
+    released_on(rig, "a");
+    rig_expect(rig, s, "5 OK count=0");
 }
-
-END_TEST
 
 /* A part is no hold of the client's while the rest is waited for, and what is
  * sent about any of the names comes after all of them. */
-START_TEST(in_order)
+SESSION_TEST(in_order)
 {
-    for (int ends = 0; ends < 2; ends++) {
-        struct rig *rig = rig_new();
-        unsigned s = rig_open(rig);
+    bool ends = _i;
 
-        rig_say(rig, s, "1 LOCK a b");
-        rig_say(rig, s, "2 UNLOCK b");
-        grant_on(rig, "a", 4);
-        uint64_t request = op_on(rig, OP_ACQUIRE, "b")->request;
-        rig_queued(rig, op_on(rig, OP_ACQUIRE, "b"));
-        rig_say(rig, s, "3 UNLOCK a");
-        rig_say(rig, s, "4 RENEW a lease=3s");
-        rig_say(rig, s, "5 HELD");
-        rig_expect(rig, s, "5 OK n=0");
-        rig_silent(rig, s);
-        if (ends == 0) {
-            rig_say(rig, s, "6 CANCEL 1");
-            rig_expect(rig, s, "1 ERR CANCELLED retry=1 name=b");
-            rig_expect(rig, s, "6 OK");
-            released_on(rig, "a");
-            released_on(rig, "b");
-            rig_expect(rig, s, "3 ERR NOTHELD retry=0");
-            rig_expect(rig, s, "4 ERR NOTHELD retry=0");
-            rig_expect(rig, s, "2 ERR NOTHELD retry=0");
-        } else {
-            rig_hint(rig, request);
-            rig_granted(rig, op_on(rig, OP_RENEW, "b"), 5);
-            rig_expect(rig, s, "1 OK fence=4,5 ttl_ms=~ count=1");
-            released_on(rig, "b");
-            rig_expect(rig, s, "2 OK count=0");
-            released_on(rig, "a");
-            rig_expect(rig, s, "3 OK count=0");
-            rig_expect(rig, s, "4 ERR NOTHELD retry=0");
-        }
-        rig_silent(rig, s);
-        rig_end(rig);
+    rig_say(rig, s, "1 LOCK a b");
+    rig_say(rig, s, "2 UNLOCK b");
+    grant_on(rig, "a", 4);
+    uint64_t request = op_on(rig, OP_ACQUIRE, "b")->request;
+    rig_queued(rig, op_on(rig, OP_ACQUIRE, "b"));
+    rig_say(rig, s, "3 UNLOCK a");
+    rig_say(rig, s, "4 RENEW a lease=3s");
+    rig_say(rig, s, "5 HELD");
+    rig_expect(rig, s, "5 OK n=0");
+    rig_silent(rig, s);
+    if (ends == 0) {
+        rig_say(rig, s, "6 CANCEL 1");
+        rig_expect(rig, s, "1 ERR CANCELLED retry=1 name=b");
+        rig_expect(rig, s, "6 OK");
+        released_on(rig, "a");
+        released_on(rig, "b");
+        rig_expect(rig, s, "3 ERR NOTHELD retry=0");
+        rig_expect(rig, s, "4 ERR NOTHELD retry=0");
+        rig_expect(rig, s, "2 ERR NOTHELD retry=0");
+    } else {
+        rig_hint(rig, request);
+        rig_granted(rig, op_on(rig, OP_RENEW, "b"), 5);
+        rig_expect(rig, s, "1 OK fence=4,5 ttl_ms=~ count=1");
+        released_on(rig, "b");
+        rig_expect(rig, s, "2 OK count=0");
+        released_on(rig, "a");
+        rig_expect(rig, s, "3 OK count=0");
+        rig_expect(rig, s, "4 ERR NOTHELD retry=0");
     }
+    rig_silent(rig, s);
 }
-
-END_TEST
 
 /* Who does not wait is told at once, whatever it would have to wait for. */
 SESSION_TEST(impatient_behind_it)
@@ -366,29 +341,23 @@ SESSION_TEST(least_count)
 }
 
 /* A broker that goes leaves the parts of a kept session as they are. */
-START_TEST(drained)
+SESSION_TEST(drained)
 {
-    for (int keeps = 0; keeps < 2; keeps++) {
-        struct rig *rig = rig_new();
-        unsigned s = rig_open(rig);
-        rig_say(rig, s, keeps ? "HELLO keep=10s" : "HELLO");
-        (void)rig_line(rig, s);
-        rig_say(rig, s, "1 LOCK a b");
-        grant_on(rig, "a", 4);
-        rig_queued(rig, op_on(rig, OP_ACQUIRE, "b"));
-        rig_stop(rig);
-        rig_pass(rig, 10);
-        rig_expect(rig, s, "* DRAIN grace_ms=10000");
-        rig_expect(rig, s, "1 ERR DRAINING retry=1 name=b");
-        unsigned released = 0;
-        for (uint32_t i = 0; i < rig->op_count; i++)
-            released += rig->ops[i]->kind == OP_RELEASE;
-        ck_assert_uint_eq(released, keeps ? 0 : 2);
-        rig_end(rig);
-    }
+    bool keeps = _i;
+    rig_say(rig, s, keeps ? "HELLO keep=10s" : "HELLO");
+    (void)rig_line(rig, s);
+    rig_say(rig, s, "1 LOCK a b");
+    grant_on(rig, "a", 4);
+    rig_queued(rig, op_on(rig, OP_ACQUIRE, "b"));
+    rig_stop(rig);
+    rig_pass(rig, 10);
+    rig_expect(rig, s, "* DRAIN grace_ms=10000");
+    rig_expect(rig, s, "1 ERR DRAINING retry=1 name=b");
+    unsigned released = 0;
+    for (uint32_t i = 0; i < rig->op_count; i++)
+        released += rig->ops[i]->kind == OP_RELEASE;
+    ck_assert_uint_eq(released, keeps ? 0 : 2);
 }
-
-END_TEST
 
 /* Nor are they holds of the connection that follows, unless it asks again. */
 SESSION_TEST(kept_and_not_put_again)
@@ -423,12 +392,12 @@ core_names_suite(void)
     TCase *tests = tcase_create("core_names");
 
     tcase_add_test(tests, order);
-    tcase_add_test(tests, names_refused);
-    tcase_add_test(tests, rolled_back);
+    tcase_add_loop_test(tests, names_refused, 0, ROWS(names_refused_rows));
+    tcase_add_loop_test(tests, rolled_back, 0, 6);
     tcase_add_test(tests, at_once);
     tcase_add_test(tests, too_slow);
-    tcase_add_test(tests, reentry);
-    tcase_add_test(tests, in_order);
+    tcase_add_loop_test(tests, reentry, 0, 2);
+    tcase_add_loop_test(tests, in_order, 0, 2);
     tcase_add_test(tests, impatient_behind_it);
     tcase_add_test(tests, part_lost);
     tcase_add_test(tests, lease);
@@ -437,7 +406,7 @@ core_names_suite(void)
     tcase_add_test(tests, kept_and_not_put_again);
     tcase_add_test(tests, least_of_all);
     tcase_add_test(tests, least_count);
-    tcase_add_test(tests, drained);
+    tcase_add_loop_test(tests, drained, 0, 2);
     suite_add_tcase(suite, tests);
     return suite;
 }

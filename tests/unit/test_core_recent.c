@@ -244,41 +244,35 @@ end_hold(struct rig *rig, unsigned session, enum end end)
 }
 
 /* A client that keeps its deadline ends its hold before the broker does. */
-START_TEST(given_up_in_jeopardy)
+RIG_TEST(given_up_in_jeopardy, rig_slow())
 {
-    for (int i = 0; i < 3 * END_COUNT; i++) {
-        struct rig *rig = rig_slow();
-        unsigned a = rig_open(rig);
-        unsigned b = rig_open(rig);
-        bool late = i / END_COUNT > 0;
-        bool safe = i / END_COUNT > 1;
+    unsigned a = rig_open(rig);
+    unsigned b = rig_open(rig);
+    bool late = _i / END_COUNT > 0;
+    bool safe = _i / END_COUNT > 1;
 
-        if (i % END_COUNT == END_KEPT) {
-            rig_say(rig, a, "0 HELLO keep=2s");
-            rig_expect(rig, a, "0 OK session=~ proto=1 server=~ keep_ms=2000");
-        }
-        rig_lock(rig, a, "1 LOCK x owner=w note=n", 5);
-        rig_pass(rig, late ? 20002 : 19990);
-        if (safe)
-            rig_granted(rig, rig_op(rig, OP_RENEW), 5);
-        end_hold(rig, a, (enum end)(i % END_COUNT));
-        rig_pass(rig, 2100);
-        while (rig->op_count > 0 && rig->ops[0]->kind == OP_RENEW)
-            rig_status(rig, rig->ops[0], OP_UNKNOWN);
-        rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
-        bool lost = !safe && (late || i % END_COUNT == END_KEPT);
-        ck_assert_uint_eq(rig_count(rig, COUNTER_lost_backend), lost);
-        rig_say(rig, b, "3 SLOW kind=lost");
-        if (lost)
-            rig_expect(rig, b,
-                "3 ITEM kind=lost age_ms=~ name=x session=~ owner=w "
-                "reason=backend fence=5 held_ms=~ late_us=0");
-        rig_expect(rig, b, lost ? "3 OK n=1" : "3 OK n=0");
-        rig_end(rig);
+    if (_i % END_COUNT == END_KEPT) {
+        rig_say(rig, a, "0 HELLO keep=2s");
+        rig_expect(rig, a, "0 OK session=~ proto=1 server=~ keep_ms=2000");
     }
+    rig_lock(rig, a, "1 LOCK x owner=w note=n", 5);
+    rig_pass(rig, late ? 20002 : 19990);
+    if (safe)
+        rig_granted(rig, rig_op(rig, OP_RENEW), 5);
+    end_hold(rig, a, (enum end)(_i % END_COUNT));
+    rig_pass(rig, 2100);
+    while (rig->op_count > 0 && rig->ops[0]->kind == OP_RENEW)
+        rig_status(rig, rig->ops[0], OP_UNKNOWN);
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    bool lost = !safe && (late || _i % END_COUNT == END_KEPT);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_lost_backend), lost);
+    rig_say(rig, b, "3 SLOW kind=lost");
+    if (lost)
+        rig_expect(rig, b,
+            "3 ITEM kind=lost age_ms=~ name=x session=~ owner=w "
+            "reason=backend fence=5 held_ms=~ late_us=0");
+    rig_expect(rig, b, lost ? "3 OK n=1" : "3 OK n=0");
 }
-
-END_TEST
 
 /* It was another one's by then: one loss, and not two. */
 RIG_TEST(given_up_and_gone, rig_slow())
@@ -443,7 +437,7 @@ core_recent_suite(void)
     tcase_add_test(tests, of_a_session_that_ended);
     tcase_add_test(tests, a_stretch_of_tries);
     tcase_add_test(tests, a_stretch_of_requests);
-    tcase_add_test(tests, given_up_in_jeopardy);
+    tcase_add_loop_test(tests, given_up_in_jeopardy, 0, 3 * END_COUNT);
     tcase_add_test(tests, given_up_and_gone);
     tcase_add_test(tests, losses);
     tcase_add_test(tests, a_late_loss);

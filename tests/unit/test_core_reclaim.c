@@ -178,7 +178,7 @@ one_release_after(struct rig *rig, enum op_status status, bool unclean)
 static const enum op_status ends[] = {
     OP_OK, OP_GONE, OP_BROKEN, OP_MOVED, OP_UNSENT, OP_UNKNOWN, OP_REFUSED};
 
-#define END_COUNT (sizeof(ends) / sizeof(ends[0]))
+#define END_COUNT ROWS(ends)
 
 /* --- holds ---------------------------------------------------------------- */
 
@@ -279,80 +279,60 @@ SESSION_TEST(put_again_with_an_end)
     rig_expect(rig, s, "* LOST a fence=5 reason=expired");
 }
 
-/* Redis says that it is over. */
-START_TEST(not_put_again)
-{
-    static const enum op_status table[] = {
-        OP_GONE, OP_WAITING, OP_MOVED, OP_BROKEN};
+static const enum op_status not_put_again_rows[] = {
+    OP_GONE, OP_WAITING, OP_MOVED, OP_BROKEN};
 
-    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-        struct rig *rig = rig_new();
-        unsigned s = rig_open(rig);
-        bool broken = table[i] == OP_BROKEN;
-        struct op *op = losing(rig, s);
-        rig_status(rig, op, table[i]);
-        rig_expect(rig, s,
-            broken ? "* LOST a fence=5 reason=broken"
-                   : "* LOST a fence=5 reason=gone");
-        rig_silent(rig, s);
-        ck_assert_uint_eq(ops_of_kind(rig, OP_RELEASE), broken);
-        if (broken)
-            rig_status(rig, sole_op(rig, OP_RELEASE), OP_OK);
-        rig_no_op(rig);
-        rig_say(rig, s, "2 UNLOCK a");
-        rig_expect(rig, s, "2 ERR NOTHELD retry=0");
-        rig_lock(rig, s, "3 LOCK a", 9);
-        rig_end(rig);
-    }
+/* Redis says that it is over. */
+SESSION_TEST(not_put_again)
+{
+    enum op_status status = not_put_again_rows[_i];
+    bool broken = status == OP_BROKEN;
+    struct op *op = losing(rig, s);
+    rig_status(rig, op, status);
+    rig_expect(rig, s,
+        broken ? "* LOST a fence=5 reason=broken"
+               : "* LOST a fence=5 reason=gone");
+    rig_silent(rig, s);
+    ck_assert_uint_eq(ops_of_kind(rig, OP_RELEASE), broken);
+    if (broken)
+        rig_status(rig, sole_op(rig, OP_RELEASE), OP_OK);
+    rig_no_op(rig);
+    rig_say(rig, s, "2 UNLOCK a");
+    rig_expect(rig, s, "2 ERR NOTHELD retry=0");
+    rig_lock(rig, s, "3 LOCK a", 9);
 }
 
-END_TEST
+static const enum op_status tried_again_rows[] = {
+    OP_UNSENT, OP_UNKNOWN, OP_REFUSED, OP_UNSETTLED, OP_FULL};
 
 /* No answer, or none that says anything: it is asked about again soon. */
-START_TEST(tried_again)
+SESSION_TEST(tried_again)
 {
-    static const enum op_status table[] = {
-        OP_UNSENT, OP_UNKNOWN, OP_REFUSED, OP_UNSETTLED, OP_FULL};
-
-    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-        struct rig *rig = rig_new();
-        unsigned s = rig_open(rig);
-        struct op *op = losing(rig, s);
-        rig_status(rig, op, table[i]);
-        rig_no_op(rig);
-        ck_assert_uint_eq(rig_count(rig, COUNTER_renewals_failed), 1);
-        rig_pass(rig, RETRY_MS);
-        rig_status(rig, sole_op(rig, OP_RENEW), OP_MISSING);
-        finish_put_again(rig);
-        rig_silent(rig, s);
-        rig_no_op(rig);
-        rig_say(rig, s, "2 UNLOCK a");
-        rig_status(rig, sole_op(rig, OP_RELEASE), OP_OK);
-        rig_expect(rig, s, "2 OK count=0");
-        rig_end(rig);
-    }
+    struct op *op = losing(rig, s);
+    rig_status(rig, op, tried_again_rows[_i]);
+    rig_no_op(rig);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_renewals_failed), 1);
+    rig_pass(rig, RETRY_MS);
+    rig_status(rig, sole_op(rig, OP_RENEW), OP_MISSING);
+    finish_put_again(rig);
+    rig_silent(rig, s);
+    rig_no_op(rig);
+    rig_say(rig, s, "2 UNLOCK a");
+    rig_status(rig, sole_op(rig, OP_RELEASE), OP_OK);
+    rig_expect(rig, s, "2 OK count=0");
 }
-
-END_TEST
 
 /* The deadline comes first: whatever the answer then is, it is released. */
-START_TEST(deadline_meanwhile)
+SESSION_TEST(deadline_meanwhile)
 {
-    for (size_t i = 0; i < END_COUNT; i++) {
-        struct rig *rig = rig_new();
-        unsigned s = rig_open(rig);
-        (void)losing(rig, s);
-        rig_pass(rig, 19700);
-        rig_expect(rig, s, "* JEOPARDY a ttl_ms=~");
-        rig_expect(rig, s, "* LOST a fence=5 reason=backend");
-        rig_silent(rig, s);
-        one_release_after(rig, ends[i], true);
-        rig_no_op(rig);
-        rig_end(rig);
-    }
+    (void)losing(rig, s);
+    rig_pass(rig, 19700);
+    rig_expect(rig, s, "* JEOPARDY a ttl_ms=~");
+    rig_expect(rig, s, "* LOST a fence=5 reason=backend");
+    rig_silent(rig, s);
+    one_release_after(rig, ends[_i], true);
+    rig_no_op(rig);
 }
-
-END_TEST
 
 /* Nothing stirs for longer than the lease, and it is still waited for. */
 SESSION_TEST(answer_after_all)
@@ -381,66 +361,52 @@ SESSION_TEST(renewed_meanwhile)
 }
 
 /* The same, and the connection ends. */
-START_TEST(renewed_meanwhile_and_gone)
+SESSION_TEST(renewed_meanwhile_and_gone)
 {
-    for (size_t i = 0; i < END_COUNT; i++) {
-        struct rig *rig = rig_new();
-        unsigned s = rig_open(rig);
-        rig_lock(rig, s, "LOCK a lease=40s", 5);
-        (void)lose_hold(rig);
-        rig_say(rig, s, "1 RENEW a lease=50s");
-        rig_event(rig, s, CORE_DROP);
-        one_release_after(rig, ends[i], true);
-        rig_no_op(rig);
-        rig_end(rig);
-    }
+    rig_lock(rig, s, "LOCK a lease=40s", 5);
+    (void)lose_hold(rig);
+    rig_say(rig, s, "1 RENEW a lease=50s");
+    rig_event(rig, s, CORE_DROP);
+    one_release_after(rig, ends[_i], true);
+    rig_no_op(rig);
 }
 
-END_TEST
+static const struct lost_row {
+    enum op_status status;
+    const char *reply;
+} renew_finds_it_lost_rows[] = {
+    {OP_OK, "1 OK ttl_ms=29698"},
+    {OP_GONE, "1 ERR LOST retry=0"},
+    {OP_BROKEN, "1 ERR LOST retry=0"},
+    {OP_UNSENT, "1 ERR UNAVAILABLE retry=1"},
+    {OP_UNKNOWN, "1 ERR INDOUBT retry=1"},
+};
 
 /* A RENEW finds that it is lost: it is put again with the end that was asked
  * for, or the RENEW learns why not. */
-START_TEST(renew_finds_it_lost)
+SESSION_TEST(renew_finds_it_lost)
 {
-    static const struct {
-        enum op_status status;
-        const char *reply;
-    } table[] = {
-        {OP_OK, "1 OK ttl_ms=29698"},
-        {OP_GONE, "1 ERR LOST retry=0"},
-        {OP_BROKEN, "1 ERR LOST retry=0"},
-        {OP_UNSENT, "1 ERR UNAVAILABLE retry=1"},
-        {OP_UNKNOWN, "1 ERR INDOUBT retry=1"},
-    };
-
-    for (size_t i = 0; i < 2 * sizeof(table) / sizeof(table[0]); i++) {
-        struct rig *rig = rig_new();
-        unsigned s = rig_open(rig);
-        bool nearer = i % 2 == 1;
-        uint64_t end_us = rig->now_us + (nearer ? 60 : 120) * SECOND_US;
-        rig_lock(rig, s, "LOCK a lease=90s", 5);
-        rig_say(
-            rig, s, nearer ? "1 RENEW a lease=60s" : "1 RENEW a lease=120s");
-        rig_status(rig, sole_op(rig, OP_RENEW), OP_MISSING);
-        struct op *op = sole_op(rig, OP_RECLAIM);
-        ck_assert_uint_eq(op->hard_end_us, end_us);
-        rig_silent(rig, s);
-        if (table[i / 2].status == OP_OK)
-            finish_put_again(rig);
-        else
-            rig_status(rig, op, table[i / 2].status);
-        if (table[i / 2].reply[2] == 'E' && table[i / 2].reply[6] == 'L')
-            rig_expect(rig, s, "* LOST a fence=5 reason=~");
-        rig_expect(rig, s, table[i / 2].reply);
-        if (table[i / 2].status == OP_OK) {
-            rig_pass(rig, 10100);
-            ck_assert_uint_eq(sole_op(rig, OP_RENEW)->hard_end_us, end_us);
-        }
-        rig_end(rig);
+    const struct lost_row *row = &renew_finds_it_lost_rows[_i / 2];
+    bool nearer = _i % 2 == 1;
+    uint64_t end_us = rig->now_us + (nearer ? 60 : 120) * SECOND_US;
+    rig_lock(rig, s, "LOCK a lease=90s", 5);
+    rig_say(rig, s, nearer ? "1 RENEW a lease=60s" : "1 RENEW a lease=120s");
+    rig_status(rig, sole_op(rig, OP_RENEW), OP_MISSING);
+    struct op *op = sole_op(rig, OP_RECLAIM);
+    ck_assert_uint_eq(op->hard_end_us, end_us);
+    rig_silent(rig, s);
+    if (row->status == OP_OK)
+        finish_put_again(rig);
+    else
+        rig_status(rig, op, row->status);
+    if (row->reply[2] == 'E' && row->reply[6] == 'L')
+        rig_expect(rig, s, "* LOST a fence=5 reason=~");
+    rig_expect(rig, s, row->reply);
+    if (row->status == OP_OK) {
+        rig_pass(rig, 10100);
+        ck_assert_uint_eq(sole_op(rig, OP_RENEW)->hard_end_us, end_us);
     }
 }
-
-END_TEST
 
 /* All names are had, and the lease= of the one that is put again begins. */
 SESSION_TEST(lease_begins_meanwhile)
@@ -494,32 +460,26 @@ SESSION_TEST(reentered_meanwhile)
 }
 
 /* What does need it waits for the answer; and the hold may be lost by it. */
-START_TEST(shared_meanwhile)
+SESSION_TEST(shared_meanwhile)
 {
-    for (int gone = 0; gone < 2; gone++) {
-        struct rig *rig = rig_new();
-        unsigned s = rig_open(rig);
-        struct op *op = losing(rig, s);
-        rig_say(rig, s, "2 LOCK a mode=shared");
-        rig_silent(rig, s);
-        ck_assert(!sole_op(rig, OP_RECLAIM)->ask.shared);
-        if (gone) {
-            rig_status(rig, op, OP_GONE);
-            rig_expect(rig, s, "* LOST a fence=5 reason=gone");
-            ck_assert(sole_op(rig, OP_ACQUIRE)->ask.shared);
-            rig_granted(rig, sole_op(rig, OP_ACQUIRE), 6);
-            rig_expect(rig, s, "2 OK fence=6 ttl_ms=~ count=1");
-        } else {
-            finish_put_again(rig);
-            ck_assert(sole_op(rig, OP_RENEW)->shares);
-            rig_granted(rig, sole_op(rig, OP_RENEW), 5);
-            rig_expect(rig, s, "2 OK fence=5 ttl_ms=~ count=2");
-        }
-        rig_end(rig);
+    bool gone = _i;
+    struct op *op = losing(rig, s);
+    rig_say(rig, s, "2 LOCK a mode=shared");
+    rig_silent(rig, s);
+    ck_assert(!sole_op(rig, OP_RECLAIM)->ask.shared);
+    if (gone) {
+        rig_status(rig, op, OP_GONE);
+        rig_expect(rig, s, "* LOST a fence=5 reason=gone");
+        ck_assert(sole_op(rig, OP_ACQUIRE)->ask.shared);
+        rig_granted(rig, sole_op(rig, OP_ACQUIRE), 6);
+        rig_expect(rig, s, "2 OK fence=6 ttl_ms=~ count=1");
+    } else {
+        finish_put_again(rig);
+        ck_assert(sole_op(rig, OP_RENEW)->shares);
+        rig_granted(rig, sole_op(rig, OP_RENEW), 5);
+        rig_expect(rig, s, "2 OK fence=5 ttl_ms=~ count=2");
     }
 }
-
-END_TEST
 
 /* It is known to be shared from the question on: so it is put again. */
 SESSION_TEST(sharing_finds_it_lost)
@@ -534,38 +494,33 @@ SESSION_TEST(sharing_finds_it_lost)
 }
 
 /* The hold of one that is away is put again, and claimed while it is. */
-START_TEST(claimed_meanwhile)
+RIG_TEST(claimed_meanwhile, rig_new())
 {
-    for (int gone = 0; gone < 2; gone++) {
-        struct rig *rig = rig_new();
-        unsigned s = kept_session(rig);
-        struct op *op = losing(rig, s);
-        rig_event(rig, s, CORE_DROP);
-        unsigned t = resume(rig, s, 2);
-        rig_say(rig, t, "1 CLAIM a fence=5");
-        rig_silent(rig, t);
-        (void)sole_op(rig, OP_RECLAIM);
-        rig_pass(rig, 300);
-        if (gone)
-            rig_status(rig, op, OP_GONE);
-        else
-            finish_put_again(rig);
-        op = sole_op(rig, OP_RENEW);
-        ck_assert(op->moves);
-        ck_assert_uint_eq(op->generation, 2);
-        ck_assert_uint_eq(op->fence, 5);
-        if (gone)
-            rig_status(rig, op, OP_GONE);
-        else
-            rig_granted(rig, op, 5);
-        rig_expect(rig, t,
-            gone ? "1 ERR LOST retry=0" : "1 OK fence=5 ttl_ms=~ count=1");
-        rig_no_op(rig);
-        rig_end(rig);
-    }
+    bool gone = _i;
+    unsigned s = kept_session(rig);
+    struct op *op = losing(rig, s);
+    rig_event(rig, s, CORE_DROP);
+    unsigned t = resume(rig, s, 2);
+    rig_say(rig, t, "1 CLAIM a fence=5");
+    rig_silent(rig, t);
+    (void)sole_op(rig, OP_RECLAIM);
+    rig_pass(rig, 300);
+    if (gone)
+        rig_status(rig, op, OP_GONE);
+    else
+        finish_put_again(rig);
+    op = sole_op(rig, OP_RENEW);
+    ck_assert(op->moves);
+    ck_assert_uint_eq(op->generation, 2);
+    ck_assert_uint_eq(op->fence, 5);
+    if (gone)
+        rig_status(rig, op, OP_GONE);
+    else
+        rig_granted(rig, op, 5);
+    rig_expect(
+        rig, t, gone ? "1 ERR LOST retry=0" : "1 OK fence=5 ttl_ms=~ count=1");
+    rig_no_op(rig);
 }
-
-END_TEST
 
 /* That of another broker is asked for when this one is out of the way. */
 RIG_TEST(claimed_with_a_larger_fence, rig_new())
@@ -644,119 +599,97 @@ SESSION_TEST(claimed_and_over_meanwhile)
     ck_assert(sole_op(rig, OP_RELEASE)->unclean);
 }
 
+static const struct unlocked_meanwhile_row {
+    enum op_status put;
+    enum op_status release;
+    const char *reply;
+} unlocked_meanwhile_rows[] = {
+    {OP_OK, OP_OK, "2 OK count=0"},
+    {OP_OK, OP_GONE, "2 ERR LOST retry=0"},
+    {OP_GONE, OP_GONE, "2 ERR LOST retry=0"},
+    {OP_UNKNOWN, OP_OK, "2 OK count=0"},
+    {OP_UNKNOWN, OP_GONE, "2 ERR LOST retry=0"},
+    {OP_UNKNOWN, OP_MISSING, "2 OK count=0"},
+    {OP_UNSENT, OP_MISSING, "2 OK count=0"},
+};
+
 /* UNLOCK waits for the answer; then it is struck out, and nobody knows more. */
-START_TEST(unlocked_meanwhile)
+SESSION_TEST(unlocked_meanwhile)
 {
-    static const struct {
-        enum op_status put;
-        enum op_status release;
-        const char *reply;
-    } table[] = {
-        {OP_OK, OP_OK, "2 OK count=0"},
-        {OP_OK, OP_GONE, "2 ERR LOST retry=0"},
-        {OP_GONE, OP_GONE, "2 ERR LOST retry=0"},
-        {OP_UNKNOWN, OP_OK, "2 OK count=0"},
-        {OP_UNKNOWN, OP_GONE, "2 ERR LOST retry=0"},
-        {OP_UNKNOWN, OP_MISSING, "2 OK count=0"},
-        {OP_UNSENT, OP_MISSING, "2 OK count=0"},
-    };
-
-    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-        struct rig *rig = rig_new();
-        unsigned s = rig_open(rig);
-        struct op *op = losing(rig, s);
-        rig_say(rig, s, "2 UNLOCK a");
-        rig_say(rig, s, "3 LOCK a");
-        rig_silent(rig, s);
-        ck_assert(sole_op(rig, OP_RECLAIM) == op);
-        rig_status(rig, op, table[i].put);
-        rig_silent(rig, s);
-        op = sole_op(rig, OP_RELEASE);
-        ck_assert(op->fence == 5 && !op->unclean);
-        rig_status(rig, op, table[i].release);
-        rig_expect(rig, s, table[i].reply);
-        rig_granted(rig, sole_op(rig, OP_ACQUIRE), 6);
-        rig_expect(rig, s, "3 OK fence=6 ttl_ms=~ count=1");
-        rig_end(rig);
-    }
+    const struct unlocked_meanwhile_row *row = &unlocked_meanwhile_rows[_i];
+    struct op *op = losing(rig, s);
+    rig_say(rig, s, "2 UNLOCK a");
+    rig_say(rig, s, "3 LOCK a");
+    rig_silent(rig, s);
+    ck_assert(sole_op(rig, OP_RECLAIM) == op);
+    rig_status(rig, op, row->put);
+    rig_silent(rig, s);
+    op = sole_op(rig, OP_RELEASE);
+    ck_assert(op->fence == 5 && !op->unclean);
+    rig_status(rig, op, row->release);
+    rig_expect(rig, s, row->reply);
+    rig_granted(rig, sole_op(rig, OP_ACQUIRE), 6);
+    rig_expect(rig, s, "3 OK fence=6 ttl_ms=~ count=1");
 }
-
-END_TEST
 
 /* Somebody else has its number by now, and it got another one: it is struck out
  * by that, or whatever it has where the answer is lost. */
-START_TEST(given_back_under_another_number)
+SESSION_TEST(given_back_under_another_number)
 {
-    for (int i = 0; i < 4; i++) {
-        struct rig *rig = rig_new();
-        unsigned s = rig_open(rig);
-        bool waits = i / 2 == 1;
-        bool lost = i % 2 == 1;
-        struct op *op =
-            waits ? losing_place(rig, s, "1 LOCK a") : losing(rig, s);
-        uint64_t arrival = op->arrival + 9;
-        rig_say(rig, s, waits ? "2 CANCEL 1" : "2 UNLOCK a");
-        if (waits)
-            rig_expect(rig, s, "1 ERR CANCELLED retry=1");
-        rig_finish(rig, op,
-            (struct op_result){.status = lost    ? OP_UNKNOWN
-                                         : waits ? OP_WAITING
-                                                 : OP_OK,
-                .fence = waits || lost ? 0 : 5,
-                .arrival = lost ? 0 : arrival,
-                .place = 2});
-        op = sole_op(rig, OP_RELEASE);
-        ck_assert_uint_eq(op->arrival, lost ? 0 : arrival);
-        ck_assert_uint_eq(op->fence, waits ? 0 : 5);
-        rig_status(rig, op, OP_OK);
-        rig_expect(rig, s, waits ? "2 OK" : "2 OK count=0");
-        nothing_more(rig);
-        /* And so in the next history. */
-        struct core_event event = {.kind = CORE_CHANGED};
-        rig_step(rig, &event);
-        rig_pass(rig, 2);
-        ck_assert_uint_eq(
-            sole_op(rig, OP_RELEASE)->arrival, lost ? 0 : arrival);
-        rig_end(rig);
-    }
+    bool waits = _i / 2 == 1;
+    bool lost = _i % 2 == 1;
+    struct op *op = waits ? losing_place(rig, s, "1 LOCK a") : losing(rig, s);
+    uint64_t arrival = op->arrival + 9;
+    rig_say(rig, s, waits ? "2 CANCEL 1" : "2 UNLOCK a");
+    if (waits)
+        rig_expect(rig, s, "1 ERR CANCELLED retry=1");
+    rig_finish(rig, op,
+        (struct op_result){.status = lost    ? OP_UNKNOWN
+                                     : waits ? OP_WAITING
+                                             : OP_OK,
+            .fence = waits || lost ? 0 : 5,
+            .arrival = lost ? 0 : arrival,
+            .place = 2});
+    op = sole_op(rig, OP_RELEASE);
+    ck_assert_uint_eq(op->arrival, lost ? 0 : arrival);
+    ck_assert_uint_eq(op->fence, waits ? 0 : 5);
+    rig_status(rig, op, OP_OK);
+    rig_expect(rig, s, waits ? "2 OK" : "2 OK count=0");
+    nothing_more(rig);
+    /* And so in the next history. */
+    struct core_event event = {.kind = CORE_CHANGED};
+    rig_step(rig, &event);
+    rig_pass(rig, 2);
+    ck_assert_uint_eq(sole_op(rig, OP_RELEASE)->arrival, lost ? 0 : arrival);
 }
-
-END_TEST
 
 /* After an answer that is lost it is looked for whatever its number is, until
  * that is known; it is put again with the one that it had. */
-START_TEST(number_in_doubt)
+SESSION_TEST(number_in_doubt)
 {
-    for (int waits = 0; waits < 2; waits++) {
-        struct rig *rig = rig_new();
-        unsigned s = rig_open(rig);
-        struct op *op =
-            waits ? losing_place(rig, s, "1 LOCK a") : losing(rig, s);
-        uint64_t arrival = op->arrival;
-        ck_assert_uint_gt(arrival, 0);
-        rig_status(rig, op, OP_UNKNOWN);
-        rig_pass(rig, 2 * RETRY_MS);
-        op = sole_op(rig, OP_RENEW);
-        ck_assert_uint_eq(op->arrival, 0);
-        rig_status(rig, op, OP_MISSING);
-        op = sole_op(rig, OP_RECLAIM);
-        ck_assert_uint_eq(op->arrival, arrival);
-        rig_status(rig, op, OP_UNKNOWN);
-        rig_pass(rig, 2 * RETRY_MS);
-        rig_finish(rig, sole_op(rig, OP_RENEW),
-            (struct op_result){.status = waits ? OP_WAITING : OP_OK,
-                .fence = waits ? 0 : 5,
-                .arrival = arrival + 9,
-                .again_ms = waits ? AGAIN_MS : 0,
-                .sent_us = rig->now_us,
-                .ttl_ms = RIG_LEASE_MS});
-        rig_say(rig, s, waits ? "2 CANCEL 1" : "2 UNLOCK a");
-        ck_assert_uint_eq(sole_op(rig, OP_RELEASE)->arrival, arrival + 9);
-        rig_end(rig);
-    }
+    bool waits = _i;
+    struct op *op = waits ? losing_place(rig, s, "1 LOCK a") : losing(rig, s);
+    uint64_t arrival = op->arrival;
+    ck_assert_uint_gt(arrival, 0);
+    rig_status(rig, op, OP_UNKNOWN);
+    rig_pass(rig, 2 * RETRY_MS);
+    op = sole_op(rig, OP_RENEW);
+    ck_assert_uint_eq(op->arrival, 0);
+    rig_status(rig, op, OP_MISSING);
+    op = sole_op(rig, OP_RECLAIM);
+    ck_assert_uint_eq(op->arrival, arrival);
+    rig_status(rig, op, OP_UNKNOWN);
+    rig_pass(rig, 2 * RETRY_MS);
+    rig_finish(rig, sole_op(rig, OP_RENEW),
+        (struct op_result){.status = waits ? OP_WAITING : OP_OK,
+            .fence = waits ? 0 : 5,
+            .arrival = arrival + 9,
+            .again_ms = waits ? AGAIN_MS : 0,
+            .sent_us = rig->now_us,
+            .ttl_ms = RIG_LEASE_MS});
+    rig_say(rig, s, waits ? "2 CANCEL 1" : "2 UNLOCK a");
+    ck_assert_uint_eq(sole_op(rig, OP_RELEASE)->arrival, arrival + 9);
 }
-
-END_TEST
 
 /* The reclaim may have taken over what an earlier connection holds, of another
  * kind. A renewal would find that, and call it the lock that was asked for. */
@@ -830,49 +763,37 @@ end_session(struct rig *rig, unsigned session, unsigned other, enum how how)
 }
 
 /* The session ends: its hold is given back after the answer. */
-START_TEST(ended_meanwhile)
+RIG_TEST(ended_meanwhile, rig_new())
 {
-    for (unsigned i = 0; i < 2 * HOW_COUNT * END_COUNT; i++) {
-        struct rig *rig = rig_new();
-        bool keeps = i % 2 == 1;
-        enum how how = (enum how)(i / 2 % HOW_COUNT);
-        unsigned s = keeps ? kept_session(rig) : rig_open(rig);
-        unsigned t = rig_open(rig);
-        (void)losing(rig, s);
-        end_session(rig, s, t, how);
-        if (!keeps || how == HOW_QUIT || how == HOW_KILL)
-            one_release_after(rig, ends[i / 2 / HOW_COUNT], how != HOW_QUIT);
-        rig_end(rig);
-    }
+    bool keeps = _i % 2 == 1;
+    enum how how = (enum how)(_i / 2 % HOW_COUNT);
+    unsigned s = keeps ? kept_session(rig) : rig_open(rig);
+    unsigned t = rig_open(rig);
+    (void)losing(rig, s);
+    end_session(rig, s, t, how);
+    if (!keeps || how == HOW_QUIT || how == HOW_KILL)
+        one_release_after(rig, ends[_i / 2 / HOW_COUNT], how != HOW_QUIT);
 }
-
-END_TEST
 
 /* What is kept stands; it goes when nobody has come for it, not before it has
  * been put again. */
-START_TEST(kept_meanwhile)
+RIG_TEST(kept_meanwhile, rig_new())
 {
-    for (size_t i = 0; i <= END_COUNT; i++) {
-        struct rig *rig = rig_new();
-        unsigned s = kept_session(rig);
-        (void)losing(rig, s);
-        rig_event(rig, s, CORE_DROP);
-        if (i < END_COUNT) {
-            rig_pass(rig, 10100);
-            one_release_after(rig, ends[i], true);
-        } else {
-            finish_put_again(rig);
-            rig_no_op(rig);
-            rig_pass(rig, 9900);
-            ck_assert_uint_eq(ops_of_kind(rig, OP_RELEASE), 0);
-            rig_pass(rig, 300);
-            ck_assert_uint_eq(ops_of_kind(rig, OP_RELEASE), 1);
-        }
-        rig_end(rig);
+    unsigned s = kept_session(rig);
+    (void)losing(rig, s);
+    rig_event(rig, s, CORE_DROP);
+    if (_i < END_COUNT) {
+        rig_pass(rig, 10100);
+        one_release_after(rig, ends[_i], true);
+    } else {
+        finish_put_again(rig);
+        rig_no_op(rig);
+        rig_pass(rig, 9900);
+        ck_assert_uint_eq(ops_of_kind(rig, OP_RELEASE), 0);
+        rig_pass(rig, 300);
+        ck_assert_uint_eq(ops_of_kind(rig, OP_RELEASE), 1);
     }
 }
-
-END_TEST
 
 /* One that is away is killed. */
 RIG_TEST(killed_away_meanwhile, rig_new())
@@ -889,34 +810,28 @@ RIG_TEST(killed_away_meanwhile, rig_new())
 
 /* The broker goes, and the client goes on elsewhere: nothing is given back, and
  * what the question shows stays until it is answered. */
-START_TEST(forgotten_meanwhile)
+RIG_TEST(forgotten_meanwhile, rig_new())
 {
-    for (unsigned i = 0; i < 2 * END_COUNT; i++) {
-        struct rig *rig = rig_new();
-        unsigned s = kept_session(rig);
-        unsigned t = rig_open(rig);
-        rig_say(rig, s, "HELLO name=client keep=10s");
-        (void)rig_line(rig, s);
-        if (i % 2)
-            (void)losing_place(rig, s, "1 LOCK a note=here");
-        else {
-            rig_lock(rig, s, "1 LOCK a note=here", 5);
-            (void)lose_hold(rig);
-        }
-        rig_lock(rig, t, "1 LOCK b", 6);
-        rig_stop(rig);
-        rig_event(rig, s, CORE_DROP);
-        struct op *op = op_of_kind(rig, OP_RECLAIM);
-        ck_assert(text_equal(op->words[1], TEXT("client")));
-        ck_assert(text_equal(op->words[2], TEXT("here")));
-        rig_status(rig, op, ends[i / 2]);
-        ck_assert_uint_eq(ops_of_kind(rig, OP_RELEASE), 0);
-        ck_assert_uint_eq(ops_of_kind(rig, OP_RECLAIM), 0);
-        rig_end(rig);
+    unsigned s = kept_session(rig);
+    unsigned t = rig_open(rig);
+    rig_say(rig, s, "HELLO name=client keep=10s");
+    (void)rig_line(rig, s);
+    if (_i % 2)
+        (void)losing_place(rig, s, "1 LOCK a note=here");
+    else {
+        rig_lock(rig, s, "1 LOCK a note=here", 5);
+        (void)lose_hold(rig);
     }
+    rig_lock(rig, t, "1 LOCK b", 6);
+    rig_stop(rig);
+    rig_event(rig, s, CORE_DROP);
+    struct op *op = op_of_kind(rig, OP_RECLAIM);
+    ck_assert(text_equal(op->words[1], TEXT("client")));
+    ck_assert(text_equal(op->words[2], TEXT("here")));
+    rig_status(rig, op, ends[_i / 2]);
+    ck_assert_uint_eq(ops_of_kind(rig, OP_RELEASE), 0);
+    ck_assert_uint_eq(ops_of_kind(rig, OP_RECLAIM), 0);
 }
-
-END_TEST
 
 /* An operator takes it away. */
 SESSION_TEST(broken_meanwhile)
@@ -934,26 +849,19 @@ SESSION_TEST(broken_meanwhile)
 
 /* Redis has granted it to another ticket of ours: the later fence is right, and
  * what may yet be put again is struck out. */
-START_TEST(displaced_meanwhile)
+SESSION_TEST(displaced_meanwhile)
 {
-    for (size_t i = 0; i < END_COUNT; i++) {
-        struct rig *rig = rig_new();
-        unsigned s = rig_open(rig);
-        unsigned t = rig_open(rig);
-        (void)losing(rig, s);
-        rig_say(rig, t, "1 LOCK a");
-        rig_granted(rig, op_of_kind(rig, OP_ACQUIRE), 9);
-        rig_expect(rig, s, "* LOST a fence=5 reason=gone");
-        rig_expect(rig, t, "1 OK fence=9 ttl_ms=~ count=1");
-        rig_say(rig, s, "2 UNLOCK a");
-        rig_expect(rig, s, "2 ERR LOST retry=0");
-        one_release_after(rig, ends[i], true);
-        rig_no_op(rig);
-        rig_end(rig);
-    }
+    unsigned t = rig_open(rig);
+    (void)losing(rig, s);
+    rig_say(rig, t, "1 LOCK a");
+    rig_granted(rig, op_of_kind(rig, OP_ACQUIRE), 9);
+    rig_expect(rig, s, "* LOST a fence=5 reason=gone");
+    rig_expect(rig, t, "1 OK fence=9 ttl_ms=~ count=1");
+    rig_say(rig, s, "2 UNLOCK a");
+    rig_expect(rig, s, "2 ERR LOST retry=0");
+    one_release_after(rig, ends[_i], true);
+    rig_no_op(rig);
 }
-
-END_TEST
 
 /* Of a hold that was lost while it was put again nothing is left behind. */
 SESSION_TEST(lost_and_locked_again)
@@ -1041,29 +949,22 @@ SESSION_TEST(granted_when_put_again)
     rig_expect(rig, s, "2 OK count=0");
 }
 
+static const enum op_status place_lost_rows[] = {OP_GONE, OP_MOVED};
+
 /* There is no such place: it stands at the end, by a new question. */
-START_TEST(place_lost)
+SESSION_TEST(place_lost)
 {
-    static const enum op_status table[] = {OP_GONE, OP_MOVED};
-
-    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-        struct rig *rig = rig_new();
-        unsigned s = rig_open(rig);
-        struct op *op = losing_place(rig, s, "1 LOCK a");
-        uint64_t request = op->request;
-        rig_status(rig, op, table[i]);
-        op = sole_op(rig, OP_ACQUIRE);
-        ck_assert(op->arrival == 0 && op->moves && !op->retry);
-        ck_assert_uint_ne(op->request, request);
-        ck_assert_uint_eq(rig_count(rig, COUNTER_waits_requeued), 1);
-        rig_silent(rig, s);
-        rig_granted(rig, op, 6);
-        rig_expect(rig, s, "1 OK fence=6 ttl_ms=~ count=1");
-        rig_end(rig);
-    }
+    struct op *op = losing_place(rig, s, "1 LOCK a");
+    uint64_t request = op->request;
+    rig_status(rig, op, place_lost_rows[_i]);
+    op = sole_op(rig, OP_ACQUIRE);
+    ck_assert(op->arrival == 0 && op->moves && !op->retry);
+    ck_assert_uint_ne(op->request, request);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_waits_requeued), 1);
+    rig_silent(rig, s);
+    rig_granted(rig, op, 6);
+    rig_expect(rig, s, "1 OK fence=6 ttl_ms=~ count=1");
 }
-
-END_TEST
 
 /* It was granted and taken away unheard: that goes first. */
 SESSION_TEST(place_broken)
@@ -1077,30 +978,25 @@ SESSION_TEST(place_broken)
     rig_expect(rig, s, "1 OK fence=6 ttl_ms=~ count=1");
 }
 
+static const enum op_status place_asked_again_rows[] = {
+    OP_UNSENT, OP_UNKNOWN, OP_REFUSED};
+
 /* No answer: it is asked about again, for as long as a place may last. */
-START_TEST(place_asked_again)
+SESSION_TEST(place_asked_again)
 {
-    static const enum op_status table[] = {OP_UNSENT, OP_UNKNOWN, OP_REFUSED};
-
-    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-        struct rig *rig = rig_new();
-        unsigned s = rig_open(rig);
-        rig_status(rig, losing_place(rig, s, "1 LOCK a"), table[i]);
-        rig_no_op(rig);
-        rig_pass(rig, 230);
-        rig_status(rig, sole_op(rig, OP_RENEW), OP_MISSING);
-        struct op *op = sole_op(rig, OP_RECLAIM);
-        ck_assert_uint_eq(op->arrival, 7);
-        rig_pass(rig, 19800);
-        rig_status(rig, op, table[i]);
-        rig_expect(rig, s, "1 ERR UNAVAILABLE retry=1");
-        rig_status(rig, sole_op(rig, OP_RELEASE), OP_MISSING);
-        rig_no_op(rig);
-        rig_end(rig);
-    }
+    rig_status(
+        rig, losing_place(rig, s, "1 LOCK a"), place_asked_again_rows[_i]);
+    rig_no_op(rig);
+    rig_pass(rig, 230);
+    rig_status(rig, sole_op(rig, OP_RENEW), OP_MISSING);
+    struct op *op = sole_op(rig, OP_RECLAIM);
+    ck_assert_uint_eq(op->arrival, 7);
+    rig_pass(rig, 19800);
+    rig_status(rig, op, place_asked_again_rows[_i]);
+    rig_expect(rig, s, "1 ERR UNAVAILABLE retry=1");
+    rig_status(rig, sole_op(rig, OP_RELEASE), OP_MISSING);
+    rig_no_op(rig);
 }
-
-END_TEST
 
 /* A grant that was told of while it was put again is asked for after it. */
 SESSION_TEST(hinted_meanwhile)
@@ -1116,73 +1012,60 @@ SESSION_TEST(hinted_meanwhile)
 
 /* A release of ours has granted it: that is believed when its own answer is
  * there, whatever that says. */
-START_TEST(granted_by_the_way)
+SESSION_TEST(granted_by_the_way)
 {
-    for (size_t i = 0; i < END_COUNT; i++) {
-        struct rig *rig = rig_new();
-        unsigned s = rig_open(rig);
-        unsigned t = rig_open(rig);
-        rig_lock(rig, t, "1 LOCK a", 5);
-        rig_wait(rig, s, "1 LOCK a");
-        rig_pass(rig, 9000);
-        struct op *op = NULL;
-        while (rig->op_count < 2)
-            rig_pass(rig, 100);
-        for (uint32_t at = 2; at > 0; at--) {
-            op = rig->ops[at - 1];
-            if (op->fence > 0)
-                rig_granted(rig, op, 5);
-            else
-                rig_status(rig, op, OP_MISSING);
-        }
-        rig_say(rig, t, "2 UNLOCK a");
-        const struct op_grant grant = {
-            .request = op_of_kind(rig, OP_RECLAIM)->request,
-            .fence = 6,
-            .arrival = 7,
-            .ttl_ms = RIG_LEASE_MS};
-        rig_finish(rig, op_of_kind(rig, OP_RELEASE),
-            (struct op_result){
-                .status = OP_OK, .grants = &grant, .grant_count = 1});
-        rig_expect(rig, t, "2 OK count=0");
-        check_shown(rig);
-        rig_event(rig, s, CORE_DROP);
-        one_release_after(rig, ends[i], ops_of_kind(rig, OP_RENEW) > 0);
-        rig_end(rig);
+    unsigned t = rig_open(rig);
+    rig_lock(rig, t, "1 LOCK a", 5);
+    rig_wait(rig, s, "1 LOCK a");
+    rig_pass(rig, 9000);
+    struct op *op = NULL;
+    while (rig->op_count < 2)
+        rig_pass(rig, 100);
+    for (uint32_t at = 2; at > 0; at--) {
+        op = rig->ops[at - 1];
+        if (op->fence > 0)
+            rig_granted(rig, op, 5);
+        else
+            rig_status(rig, op, OP_MISSING);
     }
+    rig_say(rig, t, "2 UNLOCK a");
+    const struct op_grant grant = {
+        .request = op_of_kind(rig, OP_RECLAIM)->request,
+        .fence = 6,
+        .arrival = 7,
+        .ttl_ms = RIG_LEASE_MS};
+    rig_finish(rig, op_of_kind(rig, OP_RELEASE),
+        (struct op_result){
+            .status = OP_OK, .grants = &grant, .grant_count = 1});
+    rig_expect(rig, t, "2 OK count=0");
+    check_shown(rig);
+    rig_event(rig, s, CORE_DROP);
+    one_release_after(rig, ends[_i], ops_of_kind(rig, OP_RENEW) > 0);
 }
-
-END_TEST
 
 /* The wait ends while it is put again: it is struck out after the answer. */
-START_TEST(wait_ended_meanwhile)
+RIG_TEST(wait_ended_meanwhile, rig_new())
 {
-    for (unsigned i = 0; i < 7 * END_COUNT; i++) {
-        struct rig *rig = rig_new();
-        unsigned what = i / END_COUNT;
-        unsigned t = rig_open(rig);
-        unsigned s = what == 6 ? kept_session(rig) : rig_open(rig);
-        (void)losing_place(rig, s, "1 LOCK a wait=11s");
-        if (what == 0) {
-            rig_say(rig, s, "2 CANCEL 1");
-            rig_expect(rig, s, "1 ERR CANCELLED retry=1");
-            rig_expect(rig, s, "2 OK");
-        } else if (what == 1) {
-            rig_pass(rig, 1000);
-            rig_expect(rig, s, "1 ERR TIMEOUT retry=1");
-        } else if (what < 6) {
-            end_session(rig, s, t, (enum how)(what - 2));
-        } else {
-            rig_event(rig, s, CORE_DROP);
-            rig_pass(rig, 10100);
-        }
-        one_release_after(rig, ends[i % END_COUNT], false);
-        nothing_more(rig);
-        rig_end(rig);
+    int what = _i / END_COUNT;
+    unsigned t = rig_open(rig);
+    unsigned s = what == 6 ? kept_session(rig) : rig_open(rig);
+    (void)losing_place(rig, s, "1 LOCK a wait=11s");
+    if (what == 0) {
+        rig_say(rig, s, "2 CANCEL 1");
+        rig_expect(rig, s, "1 ERR CANCELLED retry=1");
+        rig_expect(rig, s, "2 OK");
+    } else if (what == 1) {
+        rig_pass(rig, 1000);
+        rig_expect(rig, s, "1 ERR TIMEOUT retry=1");
+    } else if (what < 6) {
+        end_session(rig, s, t, (enum how)(what - 2));
+    } else {
+        rig_event(rig, s, CORE_DROP);
+        rig_pass(rig, 10100);
     }
+    one_release_after(rig, ends[_i % END_COUNT], false);
+    nothing_more(rig);
 }
-
-END_TEST
 
 /* What comes behind a wait that was called off has its turn after all that. */
 SESSION_TEST(asked_again_meanwhile)
@@ -1199,53 +1082,48 @@ SESSION_TEST(asked_again_meanwhile)
     rig_expect(rig, s, "4 OK fence=6 ttl_ms=~ count=1");
 }
 
+static const enum op_status unattended_place_rows[] = {
+    OP_WAITING, OP_OK, OP_GONE, OP_UNSENT};
+
 /* The place of one that is away is put again, and its LOCK finds it there. */
-START_TEST(unattended_place)
+RIG_TEST(unattended_place, rig_new())
 {
-    static const enum op_status table[] = {
-        OP_WAITING, OP_OK, OP_GONE, OP_UNSENT};
-
-    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-        struct rig *rig = rig_new();
-        unsigned s = kept_session(rig);
-        rig_wait(rig, s, "1 LOCK a");
-        rig_event(rig, s, CORE_DROP);
-        rig_pass(rig, 9990);
-        while (rig->op_count == 0)
-            rig_pass_us(rig, 500);
-        struct op *op = sole_op(rig, OP_RENEW);
-        unsigned t = resume(rig, s, 2);
-        rig_status(rig, op, OP_MISSING);
-        op = sole_op(rig, OP_RECLAIM);
-        ck_assert_uint_eq(op->generation, 1);
-        rig_say(rig, t, "1 LOCK a");
-        rig_say(rig, t, "2 LOCK a wait=0");
-        ck_assert(sole_op(rig, OP_RECLAIM) == op);
-        rig_silent(rig, t);
-        if (table[i] == OP_OK)
-            rig_granted(rig, op, 6);
-        else if (table[i] == OP_WAITING)
-            rig_queued(rig, op);
-        else
-            rig_status(rig, op, table[i]);
-        if (table[i] == OP_UNSENT) {
-            rig_expect(rig, t, "2 ERR UNAVAILABLE retry=1");
-            rig_pass(rig, 230);
-            rig_queued(rig, sole_op(rig, OP_RENEW));
-        }
-        op = rig_op(rig, table[i] == OP_GONE ? OP_ACQUIRE : OP_RENEW);
-        ck_assert(op->moves && op->generation == 2);
-        rig_finish(rig, op,
-            (struct op_result){.status = OP_OK,
-                .fence = 6,
-                .ttl_ms = RIG_LEASE_MS,
-                .ask = {.permits = 1}});
-        rig_expect(rig, t, "1 OK fence=6 ttl_ms=~ count=1");
-        rig_end(rig);
+    enum op_status status = unattended_place_rows[_i];
+    unsigned s = kept_session(rig);
+    rig_wait(rig, s, "1 LOCK a");
+    rig_event(rig, s, CORE_DROP);
+    rig_pass(rig, 9990);
+    while (rig->op_count == 0)
+        rig_pass_us(rig, 500);
+    struct op *op = sole_op(rig, OP_RENEW);
+    unsigned t = resume(rig, s, 2);
+    rig_status(rig, op, OP_MISSING);
+    op = sole_op(rig, OP_RECLAIM);
+    ck_assert_uint_eq(op->generation, 1);
+    rig_say(rig, t, "1 LOCK a");
+    rig_say(rig, t, "2 LOCK a wait=0");
+    ck_assert(sole_op(rig, OP_RECLAIM) == op);
+    rig_silent(rig, t);
+    if (status == OP_OK)
+        rig_granted(rig, op, 6);
+    else if (status == OP_WAITING)
+        rig_queued(rig, op);
+    else
+        rig_status(rig, op, status);
+    if (status == OP_UNSENT) {
+        rig_expect(rig, t, "2 ERR UNAVAILABLE retry=1");
+        rig_pass(rig, 230);
+        rig_queued(rig, sole_op(rig, OP_RENEW));
     }
+    op = rig_op(rig, status == OP_GONE ? OP_ACQUIRE : OP_RENEW);
+    ck_assert(op->moves && op->generation == 2);
+    rig_finish(rig, op,
+        (struct op_result){.status = OP_OK,
+            .fence = 6,
+            .ttl_ms = RIG_LEASE_MS,
+            .ask = {.permits = 1}});
+    rig_expect(rig, t, "1 OK fence=6 ttl_ms=~ count=1");
 }
-
-END_TEST
 
 /* What only an earlier connection is known to have had is not put anywhere. */
 RIG_TEST(moving_place, rig_new())
@@ -1323,26 +1201,20 @@ RIG_TEST(several_places, rig_new())
 /* --- what is not settled -------------------------------------------------- */
 
 /* Redis has lost what is given back. Before its end nobody else had it. */
-START_TEST(unlock_of_the_missing)
+SESSION_TEST(unlock_of_the_missing)
 {
-    for (int late = 0; late < 2; late++) {
-        struct rig *rig = rig_new();
-        unsigned s = rig_open(rig);
-        rig_lock(rig, s, "1 LOCK a", 5);
-        rig_pass_us(rig, DEADLINE_US / 3 - LEASE_US / 30 - 5000);
-        rig_say(rig, s, "2 UNLOCK a");
-        struct op *op = sole_op(rig, OP_RELEASE);
-        uint64_t deadline_us = 1000 * (uint64_t)SECOND_US + DEADLINE_US;
-        rig_pass_us(rig, deadline_us - rig->now_us - (late ? 0 : 1));
-        rig_status(rig, op, OP_MISSING);
-        rig_expect(rig, s, late ? "2 ERR LOST retry=0" : "2 OK count=0");
-        ck_assert_uint_eq(rig_count(rig, COUNTER_releases), !late);
-        rig_no_op(rig);
-        rig_end(rig);
-    }
+    bool late = _i;
+    rig_lock(rig, s, "1 LOCK a", 5);
+    rig_pass_us(rig, DEADLINE_US / 3 - LEASE_US / 30 - 5000);
+    rig_say(rig, s, "2 UNLOCK a");
+    struct op *op = sole_op(rig, OP_RELEASE);
+    uint64_t deadline_us = 1000 * (uint64_t)SECOND_US + DEADLINE_US;
+    rig_pass_us(rig, deadline_us - rig->now_us - (late ? 0 : 1));
+    rig_status(rig, op, OP_MISSING);
+    rig_expect(rig, s, late ? "2 ERR LOST retry=0" : "2 OK count=0");
+    ck_assert_uint_eq(rig_count(rig, COUNTER_releases), !late);
+    rig_no_op(rig);
 }
-
-END_TEST
 
 /* A release that nobody waits for is over where there is nothing. */
 SESSION_TEST(release_of_the_missing)
@@ -1409,72 +1281,58 @@ SESSION_TEST(unsettled_for_one_of_several)
 }
 
 /* wait= ends: by its clock, or with the answer to the question. */
-START_TEST(unsettled_until_the_end)
+SESSION_TEST(unsettled_until_the_end)
 {
-    for (int late = 0; late < 2; late++) {
-        struct rig *rig = rig_new();
-        unsigned s = rig_open(rig);
-        rig_say(rig, s, "1 LOCK a wait=2s");
-        rig_say(rig, s, "2 PING");
-        struct op *op = sole_op(rig, OP_ACQUIRE);
-        if (!late)
-            finish_unsettled(rig, op, 5000);
-        rig_expect(rig, s, "2 OK");
-        rig_pass(rig, 1990);
+    bool late = _i;
+    rig_say(rig, s, "1 LOCK a wait=2s");
+    rig_say(rig, s, "2 PING");
+    struct op *op = sole_op(rig, OP_ACQUIRE);
+    if (!late)
+        finish_unsettled(rig, op, 5000);
+    rig_expect(rig, s, "2 OK");
+    rig_pass(rig, 1990);
+    rig_silent(rig, s);
+    rig_pass(rig, 20);
+    if (late) {
         rig_silent(rig, s);
-        rig_pass(rig, 20);
-        if (late) {
-            rig_silent(rig, s);
-            finish_unsettled(rig, op, 5000);
-            rig_expect(rig, s,
-                "1 ERR UNAVAILABLE retry=1 reason=settling after_ms=5001");
-        } else {
-            const char *line = rig_line(rig, s);
-            unsigned after_ms = 0;
-            int got = sscanf(line,
-                "1 ERR UNAVAILABLE retry=1 reason=settling after_ms=%u",
-                &after_ms);
-            ck_assert_int_eq(got, 1);
-            ck_assert(after_ms > 2990 && after_ms <= 3001);
-        }
-        ck_assert_uint_eq(rig_count(rig, COUNTER_waits_timed_out), 0);
-        ck_assert_uint_eq(rig_count(rig, COUNTER_refused_unavailable), 1);
-        rig_status(rig, sole_op(rig, OP_RELEASE), OP_OK);
-        rig_silent(rig, s);
-        rig_no_op(rig);
-        rig_end(rig);
+        finish_unsettled(rig, op, 5000);
+        rig_expect(
+            rig, s, "1 ERR UNAVAILABLE retry=1 reason=settling after_ms=5001");
+    } else {
+        const char *line = rig_line(rig, s);
+        unsigned after_ms = 0;
+        int got = sscanf(line,
+            "1 ERR UNAVAILABLE retry=1 reason=settling after_ms=%u", &after_ms);
+        ck_assert_int_eq(got, 1);
+        ck_assert(after_ms > 2990 && after_ms <= 3001);
     }
+    ck_assert_uint_eq(rig_count(rig, COUNTER_waits_timed_out), 0);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_refused_unavailable), 1);
+    rig_status(rig, sole_op(rig, OP_RELEASE), OP_OK);
+    rig_silent(rig, s);
+    rig_no_op(rig);
 }
-
-END_TEST
 
 /* Once Redis has said that it could be granted, a wait that ends is one that
  * others were before. */
-START_TEST(settled_before_the_end)
+SESSION_TEST(settled_before_the_end)
 {
-    for (int heard = 0; heard < 2; heard++) {
-        struct rig *rig = rig_new();
-        unsigned s = rig_open(rig);
-        rig_say(rig, s, "1 LOCK a wait=2s");
-        struct op *op = sole_op(rig, OP_ACQUIRE);
-        uint64_t request = op->request;
-        finish_unsettled(rig, op, heard ? 50000 : 1900);
-        if (heard) {
-            rig_hint(rig, request);
-            rig_queued(rig, sole_op(rig, OP_RENEW));
-        }
-        rig_pass(rig, 2010);
-        rig_expect(rig, s,
-            heard ? "1 ERR TIMEOUT retry=1"
-                  : "1 ERR UNAVAILABLE retry=1 reason=settling after_ms=1");
-        ck_assert_uint_eq(
-            rig_count(rig, COUNTER_waits_timed_out), heard ? 1 : 0);
-        ck_assert_uint_eq(op_of_kind(rig, OP_RELEASE)->fence, 0);
-        rig_end(rig);
+    bool heard = _i;
+    rig_say(rig, s, "1 LOCK a wait=2s");
+    struct op *op = sole_op(rig, OP_ACQUIRE);
+    uint64_t request = op->request;
+    finish_unsettled(rig, op, heard ? 50000 : 1900);
+    if (heard) {
+        rig_hint(rig, request);
+        rig_queued(rig, sole_op(rig, OP_RENEW));
     }
+    rig_pass(rig, 2010);
+    rig_expect(rig, s,
+        heard ? "1 ERR TIMEOUT retry=1"
+              : "1 ERR UNAVAILABLE retry=1 reason=settling after_ms=1");
+    ck_assert_uint_eq(rig_count(rig, COUNTER_waits_timed_out), heard ? 1 : 0);
+    ck_assert_uint_eq(op_of_kind(rig, OP_RELEASE)->fence, 0);
 }
-
-END_TEST
 
 /* What cannot even be put into the queue before that waits all the same, for
  * longer than Redis would be waited for. */
@@ -1561,37 +1419,32 @@ small_rig(void)
 }
 
 /* No room for the question: it is asked about again soon, and then there is. */
-START_TEST(no_room)
+RIG_TEST(no_room, small_rig())
 {
-    for (int waits = 0; waits < 2; waits++) {
-        struct rig *rig = small_rig();
-        unsigned s = rig_open(rig);
-        if (waits)
-            rig_wait(rig, s, "1 LOCK a");
-        else
-            rig_lock(rig, s, "1 LOCK a", 5);
-        rig_pass(rig, 10100);
-        struct op *op = sole_op(rig, OP_RENEW);
-        fill_ops(rig);
-        rig_status(rig, op, OP_MISSING);
-        ck_assert_uint_eq(ops_of_kind(rig, OP_RECLAIM), 0);
-        ck_assert_uint_eq(rig_count(rig, COUNTER_reclaims), 0);
-        rig_silent(rig, s);
-        rig_pass(rig, RETRY_MS);
-        op = op_of_kind(rig, OP_RENEW);
-        rig_status(rig, rig_op(rig, OP_INSPECT), OP_OK);
-        rig_status(rig, op, OP_MISSING);
-        op = op_of_kind(rig, OP_RECLAIM);
-        if (waits)
-            rig_queued(rig, op);
-        else
-            finish_put_again(rig);
-        rig_silent(rig, s);
-        rig_end(rig);
-    }
+    bool waits = _i;
+    unsigned s = rig_open(rig);
+    if (waits)
+        rig_wait(rig, s, "1 LOCK a");
+    else
+        rig_lock(rig, s, "1 LOCK a", 5);
+    rig_pass(rig, 10100);
+    struct op *op = sole_op(rig, OP_RENEW);
+    fill_ops(rig);
+    rig_status(rig, op, OP_MISSING);
+    ck_assert_uint_eq(ops_of_kind(rig, OP_RECLAIM), 0);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_reclaims), 0);
+    rig_silent(rig, s);
+    rig_pass(rig, RETRY_MS);
+    op = op_of_kind(rig, OP_RENEW);
+    rig_status(rig, rig_op(rig, OP_INSPECT), OP_OK);
+    rig_status(rig, op, OP_MISSING);
+    op = op_of_kind(rig, OP_RECLAIM);
+    if (waits)
+        rig_queued(rig, op);
+    else
+        finish_put_again(rig);
+    rig_silent(rig, s);
 }
-
-END_TEST
 
 /* Nor for a release after the answer. */
 RIG_TEST(no_room_to_release, small_rig())
@@ -1614,34 +1467,36 @@ add_holds(TCase *tests)
     tcase_add_test(tests, put_again_and_held);
     tcase_add_test(tests, put_again_late);
     tcase_add_test(tests, put_again_with_an_end);
-    tcase_add_test(tests, not_put_again);
-    tcase_add_test(tests, tried_again);
-    tcase_add_test(tests, deadline_meanwhile);
+    tcase_add_loop_test(tests, not_put_again, 0, ROWS(not_put_again_rows));
+    tcase_add_loop_test(tests, tried_again, 0, ROWS(tried_again_rows));
+    tcase_add_loop_test(tests, deadline_meanwhile, 0, END_COUNT);
     tcase_add_test(tests, answer_after_all);
     tcase_add_test(tests, renewed_meanwhile);
-    tcase_add_test(tests, renewed_meanwhile_and_gone);
-    tcase_add_test(tests, renew_finds_it_lost);
+    tcase_add_loop_test(tests, renewed_meanwhile_and_gone, 0, END_COUNT);
+    tcase_add_loop_test(
+        tests, renew_finds_it_lost, 0, 2 * ROWS(renew_finds_it_lost_rows));
     tcase_add_test(tests, lease_begins_meanwhile);
     tcase_add_test(tests, reentered_meanwhile);
-    tcase_add_test(tests, shared_meanwhile);
+    tcase_add_loop_test(tests, shared_meanwhile, 0, 2);
     tcase_add_test(tests, sharing_finds_it_lost);
-    tcase_add_test(tests, claimed_meanwhile);
+    tcase_add_loop_test(tests, claimed_meanwhile, 0, 2);
     tcase_add_test(tests, claimed_with_a_larger_fence);
     tcase_add_test(tests, claim_finds_it_lost);
     tcase_add_test(tests, claim_of_the_unknown);
     tcase_add_test(tests, claimed_and_over_meanwhile);
-    tcase_add_test(tests, unlocked_meanwhile);
-    tcase_add_test(tests, given_back_under_another_number);
-    tcase_add_test(tests, number_in_doubt);
+    tcase_add_loop_test(
+        tests, unlocked_meanwhile, 0, ROWS(unlocked_meanwhile_rows));
+    tcase_add_loop_test(tests, given_back_under_another_number, 0, 4);
+    tcase_add_loop_test(tests, number_in_doubt, 0, 2);
     tcase_add_test(tests, earlier_hold_in_doubt);
     tcase_add_test(tests, unlocked_and_never_answered);
     tcase_add_test(tests, cancelled_meanwhile);
-    tcase_add_test(tests, ended_meanwhile);
-    tcase_add_test(tests, kept_meanwhile);
+    tcase_add_loop_test(tests, ended_meanwhile, 0, 2 * HOW_COUNT * END_COUNT);
+    tcase_add_loop_test(tests, kept_meanwhile, 0, END_COUNT + 1);
     tcase_add_test(tests, killed_away_meanwhile);
-    tcase_add_test(tests, forgotten_meanwhile);
+    tcase_add_loop_test(tests, forgotten_meanwhile, 0, 2 * END_COUNT);
     tcase_add_test(tests, broken_meanwhile);
-    tcase_add_test(tests, displaced_meanwhile);
+    tcase_add_loop_test(tests, displaced_meanwhile, 0, END_COUNT);
     tcase_add_test(tests, lost_and_locked_again);
 }
 
@@ -1650,14 +1505,16 @@ add_waits(TCase *tests)
 {
     tcase_add_test(tests, place_put_again);
     tcase_add_test(tests, granted_when_put_again);
-    tcase_add_test(tests, place_lost);
+    tcase_add_loop_test(tests, place_lost, 0, ROWS(place_lost_rows));
     tcase_add_test(tests, place_broken);
-    tcase_add_test(tests, place_asked_again);
+    tcase_add_loop_test(
+        tests, place_asked_again, 0, ROWS(place_asked_again_rows));
     tcase_add_test(tests, hinted_meanwhile);
-    tcase_add_test(tests, granted_by_the_way);
-    tcase_add_test(tests, wait_ended_meanwhile);
+    tcase_add_loop_test(tests, granted_by_the_way, 0, END_COUNT);
+    tcase_add_loop_test(tests, wait_ended_meanwhile, 0, 7 * END_COUNT);
     tcase_add_test(tests, asked_again_meanwhile);
-    tcase_add_test(tests, unattended_place);
+    tcase_add_loop_test(
+        tests, unattended_place, 0, ROWS(unattended_place_rows));
     tcase_add_test(tests, moving_place);
     tcase_add_test(tests, place_in_doubt);
     tcase_add_test(tests, several_places);
@@ -1671,16 +1528,16 @@ core_reclaim_suite(void)
 
     add_holds(tests);
     add_waits(tests);
-    tcase_add_test(tests, unlock_of_the_missing);
+    tcase_add_loop_test(tests, unlock_of_the_missing, 0, 2);
     tcase_add_test(tests, release_of_the_missing);
     tcase_add_test(tests, unsettled_at_once);
     tcase_add_test(tests, unsettled_for_one_name);
     tcase_add_test(tests, unsettled_for_one_of_several);
-    tcase_add_test(tests, unsettled_until_the_end);
-    tcase_add_test(tests, settled_before_the_end);
+    tcase_add_loop_test(tests, unsettled_until_the_end, 0, 2);
+    tcase_add_loop_test(tests, settled_before_the_end, 0, 2);
     tcase_add_test(tests, several_unsettled);
     tcase_add_test(tests, unsettled_takeover);
-    tcase_add_test(tests, no_room);
+    tcase_add_loop_test(tests, no_room, 0, 2);
     tcase_add_test(tests, no_room_to_release);
     suite_add_tcase(suite, tests);
     return suite;

@@ -178,6 +178,9 @@ end(struct rig *rig)
     rig_free(rig);
 }
 
+/* A test of a rig whose steps have little room. */
+#define ROOM_TEST(name) RIG_TEST_AS(name, struct rig, rig_of_one_step(), end)
+
 /* Those of a session whose leases end while the broker was stopped. */
 static void
 take_many(struct rig *rig, unsigned session)
@@ -293,114 +296,99 @@ END_TEST
  * ends before it hears of the time: each is LOST, and then comes the BYE. All
  * was said in one step, and the broker aborted.
  */
-START_TEST(all_lost_at_the_end)
+ROOM_TEST(all_lost_at_the_end)
 {
-    for (int quits = 0; quits < 2; quits++) {
-        struct rig *rig = rig_of_one_step();
-        unsigned s = rig_open(rig);
-        take_many(rig, s);
-        rig_stall(rig, 6000);
-        if (quits)
-            say(rig, s, "QUIT");
-        else
-            event_of(rig, s, CORE_EOF);
-        ck_assert_uint_lt(said.lost, MANY);
-        ck_assert(!said.bye);
-        ck_assert_uint_gt(steps(rig), 0);
-        ck_assert_uint_eq(said.lost, MANY);
-        ck_assert(said.bye);
-        ck_assert_uint_eq(said.closed, 1);
-        ck_assert_uint_eq(rig_count(rig, COUNTER_lost_expired), MANY);
-        end(rig);
-    }
+    bool quits = _i;
+    unsigned s = rig_open(rig);
+    take_many(rig, s);
+    rig_stall(rig, 6000);
+    if (quits)
+        say(rig, s, "QUIT");
+    else
+        event_of(rig, s, CORE_EOF);
+    ck_assert_uint_lt(said.lost, MANY);
+    ck_assert(!said.bye);
+    ck_assert_uint_gt(steps(rig), 0);
+    ck_assert_uint_eq(said.lost, MANY);
+    ck_assert(said.bye);
+    ck_assert_uint_eq(said.closed, 1);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_lost_expired), MANY);
 }
-
-END_TEST
 
 /* Before all has been said the connection is lost, another one takes the
  * session over, or it is killed. */
-START_TEST(lost_at_the_end_and_gone)
+ROOM_TEST(lost_at_the_end_and_gone)
 {
-    for (int how = 0; how < 3; how++) {
-        struct rig *rig = rig_of_one_step();
-        unsigned s = rig_open(rig);
-        unsigned t = rig_open(rig);
-        char line[80];
-        char id[33];
-        if (how == 1)
-            say(rig, s, "HELLO keep=60s");
-        said.lines = 0;
-        take_many(rig, s);
-        rig_stall(rig, 6000);
-        event_of(rig, s, CORE_EOF);
-        ck_assert(!said.bye);
-        rig_id(rig, s, id);
-        snprintf(line, sizeof(line),
-            how == 1 ? "HELLO resume=%s gen=2" : "KILL %s", id);
-        if (how == 0)
-            event_of(rig, s, CORE_DROP);
-        else
-            say(rig, t, line);
-        (void)steps(rig);
-        ck_assert_int_eq(said.bye, how > 0);
-        while (said.op_count > 0)
-            finish(rig, OP_RELEASE, (struct op_result){.status = OP_OK});
-        say(rig, t, "QUIT");
-        (void)steps(rig);
-        end(rig);
-    }
+    int how = _i;
+    unsigned s = rig_open(rig);
+    unsigned t = rig_open(rig);
+    char line[80];
+    char id[33];
+    if (how == 1)
+        say(rig, s, "HELLO keep=60s");
+    said.lines = 0;
+    take_many(rig, s);
+    rig_stall(rig, 6000);
+    event_of(rig, s, CORE_EOF);
+    ck_assert(!said.bye);
+    rig_id(rig, s, id);
+    snprintf(
+        line, sizeof(line), how == 1 ? "HELLO resume=%s gen=2" : "KILL %s", id);
+    if (how == 0)
+        event_of(rig, s, CORE_DROP);
+    else
+        say(rig, t, line);
+    (void)steps(rig);
+    ck_assert_int_eq(said.bye, how > 0);
+    while (said.op_count > 0)
+        finish(rig, OP_RELEASE, (struct op_result){.status = OP_OK});
+    say(rig, t, "QUIT");
+    (void)steps(rig);
 }
 
-END_TEST
+static const enum core_event_kind given_up_in_portions_ends[] = {
+    CORE_DROP, CORE_EOF};
 
 /*
  * A session with many holds ends: few are given up in a step, whatever steps
  * there are beside those of time, and others are served between them. It cannot
  * be taken over or killed any more, and all are given up.
  */
-START_TEST(given_up_in_portions)
+ROOM_TEST(given_up_in_portions)
 {
-    static const enum core_event_kind ends[] = {CORE_DROP, CORE_EOF};
-
-    for (int how = 0; how < 4; how++) {
-        struct rig *rig = rig_of_one_step();
-        unsigned s = rig_open(rig);
-        unsigned t = rig_open(rig);
-        struct core_event time = {.kind = CORE_TIME};
-        char line[80];
-        char id[33];
-        take_many(rig, s);
-        rig_id(rig, s, id);
-        event_of(rig, s, ends[how % 2]);
-        ck_assert_uint_lt(said.op_count, MANY / 6);
-        uint32_t sent = said.op_count;
-        snprintf(line, sizeof(line),
-            how < 2 ? "KILL %s" : "HELLO resume=%s gen=2", id);
-        say(rig, t, line);
-        say(rig, t, "LOCK a");
-        ck_assert_uint_le(said.op_count, sent + 1);
-        ck_assert_int_eq(said.ops[sent]->kind, OP_ACQUIRE);
-        core_check(rig->core);
-        step(rig, &time);
-        ck_assert_uint_gt(said.op_count, sent + 1);
-        ck_assert_uint_lt(said.op_count, MANY / 3);
-        (void)steps(rig);
-        ck_assert_uint_eq(said.op_count, MANY + 1);
-        ck_assert_uint_eq(said.lost, 0);
-        while (said.op_count > 0 && said.ops[0]->kind == OP_RELEASE)
-            finish(rig, OP_RELEASE, (struct op_result){.status = OP_OK});
-        grant(rig, MANY + 1);
-        end(rig);
-    }
+    int how = _i;
+    unsigned s = rig_open(rig);
+    unsigned t = rig_open(rig);
+    struct core_event time = {.kind = CORE_TIME};
+    char line[80];
+    char id[33];
+    take_many(rig, s);
+    rig_id(rig, s, id);
+    event_of(rig, s, given_up_in_portions_ends[how % 2]);
+    ck_assert_uint_lt(said.op_count, MANY / 6);
+    uint32_t sent = said.op_count;
+    snprintf(
+        line, sizeof(line), how < 2 ? "KILL %s" : "HELLO resume=%s gen=2", id);
+    say(rig, t, line);
+    say(rig, t, "LOCK a");
+    ck_assert_uint_le(said.op_count, sent + 1);
+    ck_assert_int_eq(said.ops[sent]->kind, OP_ACQUIRE);
+    core_check(rig->core);
+    step(rig, &time);
+    ck_assert_uint_gt(said.op_count, sent + 1);
+    ck_assert_uint_lt(said.op_count, MANY / 3);
+    (void)steps(rig);
+    ck_assert_uint_eq(said.op_count, MANY + 1);
+    ck_assert_uint_eq(said.lost, 0);
+    while (said.op_count > 0 && said.ops[0]->kind == OP_RELEASE)
+        finish(rig, OP_RELEASE, (struct op_result){.status = OP_OK});
+    grant(rig, MANY + 1);
 }
-
-END_TEST
 
 /* A release gives way where no client waits for it, also while its session is
  * not gone yet, for a request of it is still under way. */
-START_TEST(releases_that_yield)
+ROOM_TEST(releases_that_yield)
 {
-    struct rig *rig = rig_of_one_step();
     unsigned s = rig_open(rig);
 
     for (unsigned i = 0; i < 2; i++) {
@@ -417,10 +405,7 @@ START_TEST(releases_that_yield)
     ck_assert(said.ops[1]->yields);
     ck_assert(!said.bye);
     grant(rig, 3);
-    end(rig);
 }
-
-END_TEST
 
 /* LOCKs of several long names, as many as may be outstanding. */
 static uint32_t
@@ -455,9 +440,8 @@ queue(struct rig *rig)
 
 /* The one before them has to wait, and they would not; each is told so, with
  * the name. */
-START_TEST(all_busy_at_once)
+ROOM_TEST(all_busy_at_once)
 {
-    struct rig *rig = rig_of_one_step();
     unsigned s = rig_open(rig);
     uint32_t count;
 
@@ -469,15 +453,11 @@ START_TEST(all_busy_at_once)
     say(rig, s, "QUIT");
     (void)steps(rig);
     ck_assert(said.bye);
-    end(rig);
 }
 
-END_TEST
-
 /* They wait, and their session, which is kept, ends. */
-START_TEST(all_cancelled_at_the_end)
+ROOM_TEST(all_cancelled_at_the_end)
 {
-    struct rig *rig = rig_of_one_step();
     unsigned s = rig_open(rig);
     uint32_t count;
 
@@ -490,16 +470,12 @@ START_TEST(all_cancelled_at_the_end)
     (void)steps(rig);
     ck_assert_uint_eq(said.errors, count + 1);
     ck_assert(said.bye);
-    end(rig);
 }
-
-END_TEST
 
 /* More share a lock than can be told in a step that Redis has given it to
  * another one: those that can are, and it is given back. */
-START_TEST(displaced_by_one)
+ROOM_TEST(displaced_by_one)
 {
-    struct rig *rig = rig_of_one_step();
     unsigned s = rig_open(rig);
     unsigned t = rig_open(rig);
     char line[900];
@@ -524,10 +500,7 @@ START_TEST(displaced_by_one)
     ck_assert_uint_eq(said.lost, MANY);
     ck_assert_uint_gt(said.errors, 0);
     say(rig, t, "QUIT");
-    end(rig);
 }
-
-END_TEST
 
 Suite *
 core_room_suite(void)
@@ -539,9 +512,9 @@ core_room_suite(void)
     tcase_add_test(tests, all_answers_in_one_step);
     tcase_add_test(tests, all_answers_for_a_reason);
     tcase_add_test(tests, all_have_waited_too_long);
-    tcase_add_test(tests, all_lost_at_the_end);
-    tcase_add_test(tests, lost_at_the_end_and_gone);
-    tcase_add_test(tests, given_up_in_portions);
+    tcase_add_loop_test(tests, all_lost_at_the_end, 0, 2);
+    tcase_add_loop_test(tests, lost_at_the_end_and_gone, 0, 3);
+    tcase_add_loop_test(tests, given_up_in_portions, 0, 4);
     tcase_add_test(tests, releases_that_yield);
     tcase_add_test(tests, all_busy_at_once);
     tcase_add_test(tests, all_cancelled_at_the_end);

@@ -193,132 +193,111 @@ START_TEST(closed_while_asking)
 
 END_TEST
 
+static const struct closed_while_asking_at_once_row {
+    enum op_status status;
+    const char *line;
+} closed_while_asking_at_once_answers[] = {
+    {OP_UNSENT, "1 ERR UNAVAILABLE retry=1"},
+    {OP_UNSETTLED, "1 ERR UNAVAILABLE retry=1 reason=settling after_ms=9001"},
+    {OP_UNKNOWN, "1 ERR INDOUBT retry=1"},
+};
+
 /* With wait=0 nothing waits. */
-START_TEST(closed_while_asking_at_once)
+SESSION_TEST(closed_while_asking_at_once)
 {
-    static const struct {
-        enum op_status status;
-        const char *line;
-    } answers[] = {
-        {OP_UNSENT, "1 ERR UNAVAILABLE retry=1"},
-        {OP_UNSETTLED,
-            "1 ERR UNAVAILABLE retry=1 reason=settling after_ms=9001"},
-        {OP_UNKNOWN, "1 ERR INDOUBT retry=1"},
-    };
-
-    for (unsigned i = 0; i < 3; i++) {
-        struct rig *rig = rig_new();
-        unsigned s = rig_open(rig);
-        rig_say(rig, s, "1 LOCK a wait=0");
-        end_session(rig, s, ENDS_EOF);
-        rig_finish(rig, rig_op(rig, OP_ACQUIRE),
-            (struct op_result){.status = answers[i].status, .again_ms = 9000});
-        rig_expect(rig, s, answers[i].line);
-        expect_end(rig, s, ENDS_EOF);
-        rig_end(rig);
-    }
+    const struct closed_while_asking_at_once_row *row =
+        &closed_while_asking_at_once_answers[_i];
+    rig_say(rig, s, "1 LOCK a wait=0");
+    end_session(rig, s, ENDS_EOF);
+    rig_finish(rig, rig_op(rig, OP_ACQUIRE),
+        (struct op_result){.status = row->status, .again_ms = 9000});
+    rig_expect(rig, s, row->line);
+    expect_end(rig, s, ENDS_EOF);
 }
-
-END_TEST
 
 /* The broker is not settled with the node, and that is known: the wait ends at
  * once. A grant that comes all the same is given back; or it stands for the
  * next connection of a session that is kept. */
-START_TEST(closed_while_unsettled)
+RIG_TEST(closed_while_unsettled, rig_new())
 {
-    for (int how = 0; how < ENDS_COUNT; how++) {
-        struct rig *rig = rig_new();
-        unsigned s = session_that_ends(rig, how);
-        rig_say(rig, s, "1 LOCK c");
-        rig_finish(rig, rig_op(rig, OP_ACQUIRE),
-            (struct op_result){.status = OP_UNSETTLED, .again_ms = 9000});
-        struct op *op = rig_op(rig, OP_ACQUIRE);
-        ck_assert_uint_ge(op->deadline_us, rig->now_us + SECOND_US);
-        rig_say(rig, s, "2 LOCK b c");
-        end_session(rig, s, how);
-        if (how == ENDS_KEPT)
-            rig_expect(rig, s, "1 ERR CANCELLED retry=1");
+    int how = _i;
+    unsigned s = session_that_ends(rig, how);
+    rig_say(rig, s, "1 LOCK c");
+    rig_finish(rig, rig_op(rig, OP_ACQUIRE),
+        (struct op_result){.status = OP_UNSETTLED, .again_ms = 9000});
+    struct op *op = rig_op(rig, OP_ACQUIRE);
+    ck_assert_uint_ge(op->deadline_us, rig->now_us + SECOND_US);
+    rig_say(rig, s, "2 LOCK b c");
+    end_session(rig, s, how);
+    if (how == ENDS_KEPT)
+        rig_expect(rig, s, "1 ERR CANCELLED retry=1");
+    rig_silent(rig, s);
+    /* Of the other names Redis is being asked. */
+    rig_status(rig, rig->ops[1], OP_UNSENT);
+    rig_expect(rig, s, "2 ERR CANCELLED retry=1 name=b");
+    rig_granted(rig, op, 5);
+    if (how == ENDS_KEPT) {
+        rig_no_op(rig);
+    } else {
+        ck_assert_uint_eq(rig_op(rig, OP_RELEASE)->fence, 5);
         rig_silent(rig, s);
-        /* Of the other names Redis is being asked. */
-        rig_status(rig, rig->ops[1], OP_UNSENT);
-        rig_expect(rig, s, "2 ERR CANCELLED retry=1 name=b");
-        rig_granted(rig, op, 5);
-        if (how == ENDS_KEPT) {
-            rig_no_op(rig);
-        } else {
-            ck_assert_uint_eq(rig_op(rig, OP_RELEASE)->fence, 5);
-            rig_silent(rig, s);
-            rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
-            rig_expect(rig, s, "1 ERR CANCELLED retry=1");
-        }
-        expect_end(rig, s, how);
-        rig_end(rig);
+        rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+        rig_expect(rig, s, "1 ERR CANCELLED retry=1");
     }
+    expect_end(rig, s, how);
 }
-
-END_TEST
 
 /* What is called off does not keep those from their end that are behind it. */
-START_TEST(closed_behind_a_cancelled)
+RIG_TEST(closed_behind_a_cancelled, rig_new())
 {
-    for (int how = 0; how < ENDS_COUNT; how++) {
-        struct rig *rig = rig_new();
-        unsigned s = session_that_ends(rig, how);
-        rig_say(rig, s, "1 LOCK a");
-        rig_say(rig, s, "2 CANCEL 1");
-        rig_expect(rig, s, "2 OK");
-        rig_say(rig, s, "3 LOCK a");
-        ck_assert_uint_eq(rig->hurried, 1);
-        end_session(rig, s, how);
-        ck_assert_uint_eq(rig->hurried, 2);
-        rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_UNSENT);
-        rig_expect(rig, s, "1 ERR CANCELLED retry=1");
-        ck_assert_uint_le(rig_op(rig, OP_ACQUIRE)->deadline_us, rig->now_us);
-        rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_UNSENT);
-        rig_expect(rig, s, "3 ERR CANCELLED retry=1");
-        expect_end(rig, s, how);
-        rig_end(rig);
-    }
+    int how = _i;
+    unsigned s = session_that_ends(rig, how);
+    rig_say(rig, s, "1 LOCK a");
+    rig_say(rig, s, "2 CANCEL 1");
+    rig_expect(rig, s, "2 OK");
+    rig_say(rig, s, "3 LOCK a");
+    ck_assert_uint_eq(rig->hurried, 1);
+    end_session(rig, s, how);
+    ck_assert_uint_eq(rig->hurried, 2);
+    rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_UNSENT);
+    rig_expect(rig, s, "1 ERR CANCELLED retry=1");
+    ck_assert_uint_le(rig_op(rig, OP_ACQUIRE)->deadline_us, rig->now_us);
+    rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_UNSENT);
+    rig_expect(rig, s, "3 ERR CANCELLED retry=1");
+    expect_end(rig, s, how);
 }
-
-END_TEST
 
 /* What is asked for after the end, as what came before it is answered, waits
  * for Redis no longer either. */
-START_TEST(closed_while_leaving)
+RIG_TEST(closed_while_leaving, rig_new())
 {
-    for (int how = 0; how < ENDS_COUNT; how++) {
-        struct rig *rig = rig_new();
-        unsigned s = session_that_ends(rig, how);
-        rig_lock(rig, s, "1 LOCK a", 5);
-        rig_say(rig, s, "2 UNLOCK a");
-        rig_say(rig, s, "3 LOCK a");
-        rig_lock(rig, s, "4 LOCK b", 6);
-        rig_say(rig, s, "5 UNLOCK b");
-        rig_say(rig, s, "6 LOCK b");
-        end_session(rig, s, how);
-        rig_silent(rig, s);
-        /* The release has been carried out, and then Redis is gone. */
-        rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
-        rig_expect(rig, s, "2 OK count=0");
-        struct op *op = rig->ops[1];
-        ck_assert_int_eq(op->kind, OP_ACQUIRE);
-        ck_assert_uint_le(op->deadline_us, rig->now_us);
-        rig_status(rig, op, OP_UNSENT);
-        rig_expect(rig, s, "3 ERR CANCELLED retry=1");
-        /* It cannot be carried out; and the UNLOCK may take its time. */
-        rig_status(rig, rig_op(rig, OP_RELEASE), OP_UNSENT);
-        rig_expect(rig, s, "6 ERR CANCELLED retry=1");
-        rig_silent(rig, s);
-        rig_pass(rig, 200);
-        rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
-        rig_expect(rig, s, "5 OK count=0");
-        expect_end(rig, s, how);
-        rig_end(rig);
-    }
+    int how = _i;
+    unsigned s = session_that_ends(rig, how);
+    rig_lock(rig, s, "1 LOCK a", 5);
+    rig_say(rig, s, "2 UNLOCK a");
+    rig_say(rig, s, "3 LOCK a");
+    rig_lock(rig, s, "4 LOCK b", 6);
+    rig_say(rig, s, "5 UNLOCK b");
+    rig_say(rig, s, "6 LOCK b");
+    end_session(rig, s, how);
+    rig_silent(rig, s);
+    /* The release has been carried out, and then Redis is gone. */
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_expect(rig, s, "2 OK count=0");
+    struct op *op = rig->ops[1];
+    ck_assert_int_eq(op->kind, OP_ACQUIRE);
+    ck_assert_uint_le(op->deadline_us, rig->now_us);
+    rig_status(rig, op, OP_UNSENT);
+    rig_expect(rig, s, "3 ERR CANCELLED retry=1");
+    /* It cannot be carried out; and the UNLOCK may take its time. */
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_UNSENT);
+    rig_expect(rig, s, "6 ERR CANCELLED retry=1");
+    rig_silent(rig, s);
+    rig_pass(rig, 200);
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_expect(rig, s, "5 OK count=0");
+    expect_end(rig, s, how);
 }
-
-END_TEST
 
 SESSION_TEST(eof_of_nothing)
 {
@@ -977,10 +956,10 @@ core_session_suite(void)
     tcase_add_test(tests, quit_in_each_state);
     tcase_add_test(tests, eof_in_each_state);
     tcase_add_test(tests, closed_while_asking);
-    tcase_add_test(tests, closed_while_asking_at_once);
-    tcase_add_test(tests, closed_while_unsettled);
-    tcase_add_test(tests, closed_while_leaving);
-    tcase_add_test(tests, closed_behind_a_cancelled);
+    tcase_add_loop_test(tests, closed_while_asking_at_once, 0, 3);
+    tcase_add_loop_test(tests, closed_while_unsettled, 0, ENDS_COUNT);
+    tcase_add_loop_test(tests, closed_while_leaving, 0, ENDS_COUNT);
+    tcase_add_loop_test(tests, closed_behind_a_cancelled, 0, ENDS_COUNT);
     tcase_add_test(tests, eof_of_nothing);
     tcase_add_test(tests, drop_in_each_state);
     tcase_add_test(tests, expelled);

@@ -67,51 +67,43 @@ SESSION_TEST(nonsense)
     ck_assert_uint_eq(rig_count(rig, COUNTER_refused_conflict), 1);
 }
 
+static const struct reentry_of_each_kind_row {
+    const char *first;
+    const char *again;
+    bool fits;
+} reentry_of_each_kind_rows[] = {
+    {"LOCK a", "2 LOCK a", true},
+    {"LOCK a", "2 LOCK a mode=exclusive wait=0", true},
+    {"LOCK a", "2 LOCK a limit=1", false},
+    {"LOCK a mode=shared", "2 LOCK a mode=shared", true},
+    {"LOCK a mode=shared", "2 LOCK a", false},
+    {"LOCK a mode=shared", "2 LOCK a limit=1", false},
+    {"LOCK a limit=3 permits=2", "2 LOCK a limit=3 permits=2", true},
+    {"LOCK a limit=3 permits=2", "2 LOCK a limit=3", false},
+    {"LOCK a limit=3 permits=2", "2 LOCK a limit=4 permits=2", false},
+    {"LOCK a limit=3", "2 LOCK a", false},
+    {"LOCK a limit=3", "2 LOCK a mode=shared", false},
+};
+
 /* Who holds has what it holds, however it asks again. */
-START_TEST(reentry_of_each_kind)
+SESSION_TEST(reentry_of_each_kind)
 {
-    static const struct {
-        const char *first;
-        const char *again;
-        bool fits;
-    } table[] = {
-        {"LOCK a", "2 LOCK a", true},
-        {"LOCK a", "2 LOCK a mode=exclusive wait=0", true},
-        {"LOCK a", "2 LOCK a limit=1", false},
-        {"LOCK a mode=shared", "2 LOCK a mode=shared", true},
-        {"LOCK a mode=shared", "2 LOCK a", false},
-        {"LOCK a mode=shared", "2 LOCK a limit=1", false},
-        {"LOCK a limit=3 permits=2", "2 LOCK a limit=3 permits=2", true},
-        {"LOCK a limit=3 permits=2", "2 LOCK a limit=3", false},
-        {"LOCK a limit=3 permits=2", "2 LOCK a limit=4 permits=2", false},
-        {"LOCK a limit=3", "2 LOCK a", false},
-        {"LOCK a limit=3", "2 LOCK a mode=shared", false},
-    };
-
-    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-        struct rig *rig = rig_new();
-        unsigned s = rig_open(rig);
-        rig_lock(rig, s, table[i].first, 5);
-        rig_say(rig, s, table[i].again);
-        rig_no_op(rig);
-        rig_expect(rig, s,
-            table[i].fits ? "2 OK fence=5 ttl_ms=~ count=2"
-                          : "2 ERR CONFLICT retry=0");
-        ck_assert_uint_eq(
-            rig_count(rig, COUNTER_refused_conflict), !table[i].fits);
-        /* A refusal changes nothing. */
-        if (table[i].fits) {
-            rig_say(rig, s, "3 UNLOCK a");
-            rig_expect(rig, s, "3 OK count=1");
-        }
-        rig_say(rig, s, "4 UNLOCK a");
-        rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
-        rig_expect(rig, s, "4 OK count=0");
-        rig_end(rig);
+    const struct reentry_of_each_kind_row *row = &reentry_of_each_kind_rows[_i];
+    rig_lock(rig, s, row->first, 5);
+    rig_say(rig, s, row->again);
+    rig_no_op(rig);
+    rig_expect(rig, s,
+        row->fits ? "2 OK fence=5 ttl_ms=~ count=2" : "2 ERR CONFLICT retry=0");
+    ck_assert_uint_eq(rig_count(rig, COUNTER_refused_conflict), !row->fits);
+    /* A refusal changes nothing. */
+    if (row->fits) {
+        rig_say(rig, s, "3 UNLOCK a");
+        rig_expect(rig, s, "3 OK count=1");
     }
+    rig_say(rig, s, "4 UNLOCK a");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_expect(rig, s, "4 OK count=0");
 }
-
-END_TEST
 
 /* Exclusive to shared: Redis is told, and then it is answered. */
 SESSION_TEST(downgrade)
@@ -161,41 +153,35 @@ SESSION_TEST(downgrade_keeps_its_end)
     rig_expect(rig, s, "* LOST a fence=5 reason=expired");
 }
 
+static const struct downgrade_in_doubt_row {
+    enum op_status status;
+    const char *answer;
+} downgrade_in_doubt_rows[] = {{OP_UNKNOWN, "2 ERR INDOUBT retry=1"},
+    {OP_UNSENT, "2 ERR UNAVAILABLE retry=1"},
+    {OP_REFUSED, "2 ERR INDOUBT retry=1"}};
+
 /* The answer is not to be had: no OK, and it is said until Redis has heard. */
-START_TEST(downgrade_in_doubt)
+SESSION_TEST(downgrade_in_doubt)
 {
-    static const struct {
-        enum op_status status;
-        const char *answer;
-    } table[] = {{OP_UNKNOWN, "2 ERR INDOUBT retry=1"},
-        {OP_UNSENT, "2 ERR UNAVAILABLE retry=1"},
-        {OP_REFUSED, "2 ERR INDOUBT retry=1"}};
-
-    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-        struct rig *rig = rig_new();
-        unsigned s = rig_open(rig);
-        rig_lock(rig, s, "1 LOCK a", 5);
-        rig_say(rig, s, "2 LOCK a mode=shared");
-        rig_status(rig, rig_op(rig, OP_RENEW), table[i].status);
-        rig_expect(rig, s, table[i].answer);
-        rig_say(rig, s, "3 LOCK a");
-        rig_expect(rig, s, "3 ERR CONFLICT retry=0");
-        rig_pass(rig, 120);
-        struct op *op = rig_op(rig, OP_RENEW);
-        ck_assert(op->shares);
-        /* Asked for again meanwhile: said again, and answered by that. */
-        rig_say(rig, s, "4 LOCK a mode=shared");
-        ck_assert_uint_eq(rig->op_count, 2);
-        ck_assert(rig->ops[1]->shares);
-        rig_granted(rig, op, 5);
-        rig_silent(rig, s);
-        rig_granted(rig, rig_op(rig, OP_RENEW), 5);
-        rig_expect(rig, s, "4 OK fence=5 ttl_ms=~ count=2");
-        rig_end(rig);
-    }
+    const struct downgrade_in_doubt_row *row = &downgrade_in_doubt_rows[_i];
+    rig_lock(rig, s, "1 LOCK a", 5);
+    rig_say(rig, s, "2 LOCK a mode=shared");
+    rig_status(rig, rig_op(rig, OP_RENEW), row->status);
+    rig_expect(rig, s, row->answer);
+    rig_say(rig, s, "3 LOCK a");
+    rig_expect(rig, s, "3 ERR CONFLICT retry=0");
+    rig_pass(rig, 120);
+    struct op *op = rig_op(rig, OP_RENEW);
+    ck_assert(op->shares);
+    /* Asked for again meanwhile: said again, and answered by that. */
+    rig_say(rig, s, "4 LOCK a mode=shared");
+    ck_assert_uint_eq(rig->op_count, 2);
+    ck_assert(rig->ops[1]->shares);
+    rig_granted(rig, op, 5);
+    rig_silent(rig, s);
+    rig_granted(rig, rig_op(rig, OP_RENEW), 5);
+    rig_expect(rig, s, "4 OK fence=5 ttl_ms=~ count=2");
 }
-
-END_TEST
 
 /* The hold is lost meanwhile: the LOCK is for another one from then on. */
 SESSION_TEST(downgrade_of_what_is_lost)
@@ -222,37 +208,31 @@ SESSION_TEST(downgrade_of_what_is_lost)
 }
 
 /* A stop, a time-out or a call-off of such a LOCK leaves the hold as it is. */
-START_TEST(downgrade_called_off)
+SESSION_TEST(downgrade_called_off)
 {
-    for (int how = 0; how < 3; how++) {
-        struct rig *rig = rig_new();
-        unsigned s = rig_open(rig);
-        rig_say(rig, s, "HELLO keep=10s");
-        (void)rig_line(rig, s);
-        rig_lock(rig, s, "1 LOCK a", 5);
-        rig_say(rig, s, "2 LOCK a mode=shared wait=100");
-        if (how == 0) {
-            rig_stop(rig);
-            rig_pass(rig, 3);
-            rig_expect(rig, s, "* DRAIN grace_ms=10000");
-            rig_expect(rig, s, "2 ERR DRAINING retry=1");
-        } else if (how == 1) {
-            rig_pass(rig, 110);
-            rig_expect(rig, s, "2 ERR UNAVAILABLE retry=1");
-        } else {
-            rig_say(rig, s, "3 CANCEL 2");
-            rig_expect(rig, s, "2 ERR CANCELLED retry=1");
-            rig_expect(rig, s, "3 OK");
-        }
-        rig_granted(rig, rig_op(rig, OP_RENEW), 5);
-        rig_say(rig, s, "4 UNLOCK a");
-        rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
-        rig_expect(rig, s, "4 OK count=0");
-        rig_end(rig);
+    int how = _i;
+    rig_say(rig, s, "HELLO keep=10s");
+    (void)rig_line(rig, s);
+    rig_lock(rig, s, "1 LOCK a", 5);
+    rig_say(rig, s, "2 LOCK a mode=shared wait=100");
+    if (how == 0) {
+        rig_stop(rig);
+        rig_pass(rig, 3);
+        rig_expect(rig, s, "* DRAIN grace_ms=10000");
+        rig_expect(rig, s, "2 ERR DRAINING retry=1");
+    } else if (how == 1) {
+        rig_pass(rig, 110);
+        rig_expect(rig, s, "2 ERR UNAVAILABLE retry=1");
+    } else {
+        rig_say(rig, s, "3 CANCEL 2");
+        rig_expect(rig, s, "2 ERR CANCELLED retry=1");
+        rig_expect(rig, s, "3 OK");
     }
+    rig_granted(rig, rig_op(rig, OP_RENEW), 5);
+    rig_say(rig, s, "4 UNLOCK a");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_expect(rig, s, "4 OK count=0");
 }
-
-END_TEST
 
 /* --- lock-delay ----------------------------------------------------------- */
 
@@ -297,23 +277,17 @@ START_TEST(unclean_ends)
 END_TEST
 
 /* A grant that comes after QUIT was nobody's; after a death, likewise. */
-START_TEST(unclean_grant_of_nobody)
+SESSION_TEST(unclean_grant_of_nobody)
 {
-    for (int quit = 0; quit < 2; quit++) {
-        struct rig *rig = rig_new();
-        unsigned s = rig_open(rig);
-        rig_say(rig, s, "1 LOCK a");
-        if (quit)
-            rig_say(rig, s, "2 QUIT");
-        else
-            rig_event(rig, s, CORE_DROP);
-        rig_granted(rig, rig_op(rig, OP_ACQUIRE), 5);
-        ck_assert(!release_of(rig)->unclean);
-        rig_end(rig);
-    }
+    bool quit = _i;
+    rig_say(rig, s, "1 LOCK a");
+    if (quit)
+        rig_say(rig, s, "2 QUIT");
+    else
+        rig_event(rig, s, CORE_DROP);
+    rig_granted(rig, rig_op(rig, OP_ACQUIRE), 5);
+    ck_assert(!release_of(rig)->unclean);
 }
-
-END_TEST
 
 /* --- who is in the way ---------------------------------------------------- */
 
@@ -528,14 +502,16 @@ core_shared_suite(void)
 
     tcase_add_test(tests, kinds);
     tcase_add_test(tests, nonsense);
-    tcase_add_test(tests, reentry_of_each_kind);
+    tcase_add_loop_test(
+        tests, reentry_of_each_kind, 0, ROWS(reentry_of_each_kind_rows));
     tcase_add_test(tests, downgrade);
     tcase_add_test(tests, downgrade_keeps_its_end);
-    tcase_add_test(tests, downgrade_in_doubt);
+    tcase_add_loop_test(
+        tests, downgrade_in_doubt, 0, ROWS(downgrade_in_doubt_rows));
     tcase_add_test(tests, downgrade_of_what_is_lost);
-    tcase_add_test(tests, downgrade_called_off);
+    tcase_add_loop_test(tests, downgrade_called_off, 0, 3);
     tcase_add_test(tests, unclean_ends);
-    tcase_add_test(tests, unclean_grant_of_nobody);
+    tcase_add_loop_test(tests, unclean_grant_of_nobody, 0, 2);
     tcase_add_test(tests, told_of_the_holder);
     tcase_add_test(tests, nobody_is_told);
     tcase_add_test(tests, rivals);

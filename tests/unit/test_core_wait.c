@@ -390,40 +390,33 @@ SESSION_TEST(grant_by_the_way_while_asking)
 
 /* Or that renews its place. Where that renewal was sent as overdue, it may end
  * the grant: only its answer tells. */
-START_TEST(grant_by_the_way_while_renewing)
+SESSION_TEST(grant_by_the_way_while_renewing)
 {
-    for (int late = 0; late < 2; late++) {
-        struct rig *rig = rig_new();
-        unsigned s = rig_open(rig);
-        unsigned t = rig_open(rig);
+    bool late = _i;
+    unsigned t = rig_open(rig);
 
-        rig_lock(rig, s, "1 LOCK a", 5);
-        rig_say(rig, t, "1 LOCK a");
-        uint64_t request = rig_op(rig, OP_ACQUIRE)->request;
-        rig_queued(rig, rig_op(rig, OP_ACQUIRE));
-        rig_hint(rig, request);
-        struct op *renew = rig_op(rig, OP_RENEW);
-        renew->overdue = late > 0;
-        rig_say(rig, s, "2 UNLOCK a");
-        hand_over(rig, rig->ops[1],
-            &(struct op_grant){
-                .request = request, .fence = 6, .ttl_ms = 30000});
-        rig_expect(rig, s, "2 OK count=0");
-        if (late > 0) {
-            rig_silent(rig, t);
-            rig_status(rig, renew, OP_GONE);
-            rig_granted(rig, rig_op(rig, OP_ACQUIRE), 7);
-        } else {
-            ck_assert_uint_eq(renew->over_us, WHEEL_NEVER);
-        }
-        rig_expect(rig, t,
-            late > 0 ? "1 OK fence=7 ttl_ms=~ count=1"
-                     : "1 OK fence=6 ttl_ms=~ count=1");
-        rig_end(rig);
+    rig_lock(rig, s, "1 LOCK a", 5);
+    rig_say(rig, t, "1 LOCK a");
+    uint64_t request = rig_op(rig, OP_ACQUIRE)->request;
+    rig_queued(rig, rig_op(rig, OP_ACQUIRE));
+    rig_hint(rig, request);
+    struct op *renew = rig_op(rig, OP_RENEW);
+    renew->overdue = late > 0;
+    rig_say(rig, s, "2 UNLOCK a");
+    hand_over(rig, rig->ops[1],
+        &(struct op_grant){.request = request, .fence = 6, .ttl_ms = 30000});
+    rig_expect(rig, s, "2 OK count=0");
+    if (late > 0) {
+        rig_silent(rig, t);
+        rig_status(rig, renew, OP_GONE);
+        rig_granted(rig, rig_op(rig, OP_ACQUIRE), 7);
+    } else {
+        ck_assert_uint_eq(renew->over_us, WHEEL_NEVER);
     }
+    rig_expect(rig, t,
+        late > 0 ? "1 OK fence=7 ttl_ms=~ count=1"
+                 : "1 OK fence=6 ttl_ms=~ count=1");
 }
-
-END_TEST
 
 SESSION_TEST(refresh_of_a_wait)
 {
@@ -648,7 +641,7 @@ core_wait_suite(void)
     tcase_add_test(tests, grant_that_is_over);
     tcase_add_test(tests, hints);
     tcase_add_test(tests, grant_by_the_way_while_asking);
-    tcase_add_test(tests, grant_by_the_way_while_renewing);
+    tcase_add_loop_test(tests, grant_by_the_way_while_renewing, 0, 2);
     tcase_add_test(tests, refresh_of_a_wait);
     tcase_add_test(tests, wait_unheard_is_patient);
     tcase_add_test(tests, wait_unheard);

@@ -157,30 +157,24 @@ RIG_TEST(refused, rig_create())
 }
 
 /* Redis cannot be asked: for as long as the request's patience. */
-START_TEST(unavailable)
+SESSION_TEST(unavailable)
 {
-    for (int how = 0; how < 2; how++) {
-        struct rig *rig = rig_new();
-        unsigned s = rig_open(rig);
-        rig_say(rig, s, "1 WATCH a");
-        for (uint64_t ms = 0; ms < 5000; ms += 100) {
-            rig_silent(rig, s);
-            if (rig->op_count > 0 && how == 0)
-                rig_status(rig, rig_op(rig, OP_LOOK), OP_UNSENT);
-            if (rig->op_count > 0 && how == 1)
-                rig_status(rig, rig->ops[0],
-                    rig->ops[0]->kind == OP_LOOK ? OP_OK : OP_UNKNOWN);
-            rig_pass(rig, 100);
-        }
-        rig_pass(rig, 10);
-        rig_expect(rig, s, "1 ERR UNAVAILABLE retry=1");
-        rig_say(rig, s, "2 UNWATCH a");
-        rig_expect(rig, s, "2 ERR NOTHELD retry=0");
-        rig_end(rig);
+    bool how = _i;
+    rig_say(rig, s, "1 WATCH a");
+    for (uint64_t ms = 0; ms < 5000; ms += 100) {
+        rig_silent(rig, s);
+        if (rig->op_count > 0 && how == 0)
+            rig_status(rig, rig_op(rig, OP_LOOK), OP_UNSENT);
+        if (rig->op_count > 0 && how == 1)
+            rig_status(rig, rig->ops[0],
+                rig->ops[0]->kind == OP_LOOK ? OP_OK : OP_UNKNOWN);
+        rig_pass(rig, 100);
     }
+    rig_pass(rig, 10);
+    rig_expect(rig, s, "1 ERR UNAVAILABLE retry=1");
+    rig_say(rig, s, "2 UNWATCH a");
+    rig_expect(rig, s, "2 ERR NOTHELD retry=0");
 }
-
-END_TEST
 
 /* A record forgets its watchers, and hints are lost: it is looked at again. */
 SESSION_TEST(looked_at_again)
@@ -394,7 +388,7 @@ core_watch_suite(void)
     tcase_add_test(tests, slow_reader);
     tcase_add_test(tests, second_watcher);
     tcase_add_test(tests, refused);
-    tcase_add_test(tests, unavailable);
+    tcase_add_loop_test(tests, unavailable, 0, 2);
     tcase_add_test(tests, looked_at_again);
     tcase_add_test(tests, newest_of_several);
     tcase_add_test(tests, changed_and_back);

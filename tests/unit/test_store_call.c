@@ -108,76 +108,64 @@ op_of(struct srig *rig, enum op_kind kind, uint8_t session, bool yields)
     return op;
 }
 
+static const enum op_kind turns_of_sessions_kinds[] = {
+    OP_ACQUIRE, OP_RENEW, OP_RECLAIM, OP_RELEASE, OP_RELEASE};
+
 /* A session has very many operations, and another one comes with two of the
  * same kind: both are in the next call, beside two of the first session, whose
  * order stays. */
-START_TEST(turns_of_sessions)
+SRIG_TEST(turns_of_sessions, srig_single())
 {
-    static const enum op_kind kinds[] = {
-        OP_ACQUIRE, OP_RENEW, OP_RECLAIM, OP_RELEASE, OP_RELEASE};
-
-    for (int i = 0; i < 5; i++) {
-        struct srig *rig = srig_single();
-        bool yields = i == 4;
-        struct op *many = &rig->ops[0];
-        for (int n = 0; n < 80; n++)
-            (void)op_of(rig, kinds[i], 1, yields);
+    bool yields = _i == 4;
+    struct op *many = &rig->ops[0];
+    for (int n = 0; n < 80; n++)
+        (void)op_of(rig, turns_of_sessions_kinds[_i], 1, yields);
+    srig_turn(rig);
+    struct op *few[2] = {op_of(rig, turns_of_sessions_kinds[_i], 2, yields),
+        op_of(rig, turns_of_sessions_kinds[_i], 2, yields)};
+    store_check(rig->store);
+    for (int call = 0; call < 3; call++) {
+        srig_expect(rig, 0, "EVALSHA 4");
+        srig_results(rig, 0, 4, RECORD_OK);
         srig_turn(rig);
-        struct op *few[2] = {
-            op_of(rig, kinds[i], 2, yields), op_of(rig, kinds[i], 2, yields)};
-        store_check(rig->store);
-        for (int call = 0; call < 3; call++) {
-            srig_expect(rig, 0, "EVALSHA 4");
-            srig_results(rig, 0, 4, RECORD_OK);
-            srig_turn(rig);
-        }
-        srig_status(rig, few[0], OP_OK);
-        srig_status(rig, few[1], OP_OK);
-        srig_statuses(rig, many, 0, 10, OP_OK);
-        ck_assert(!srig_done(rig, &many[10]));
-        store_check(rig->store);
-        srig_end(rig);
     }
+    srig_status(rig, few[0], OP_OK);
+    srig_status(rig, few[1], OP_OK);
+    srig_statuses(rig, many, 0, 10, OP_OK);
+    ck_assert(!srig_done(rig, &many[10]));
+    store_check(rig->store);
 }
 
-END_TEST
+static const enum op_kind bulk_kinds[] = {OP_RENEW, OP_RELEASE, OP_ACQUIRE};
 
 /* What may wait, or one of several sessions has very much of, leaves half of
  * the calls to others: what comes then is sent at once. Renewals that press
  * leave none, nor does a session that has been alone for a while. */
-START_TEST(bulk)
+SRIG_TEST(bulk, srig_single())
 {
-    static const enum op_kind kinds[] = {OP_RENEW, OP_RELEASE, OP_ACQUIRE};
-
-    for (int i = 0; i < 3; i++) {
-        struct srig *rig = srig_single();
-        struct store_settings settings = rig->settings;
-        settings.in_flight = 4;
-        store_configure(rig->store, &settings);
-        (void)op_of(rig, OP_ACQUIRE, 2, false);
+    struct store_settings settings = rig->settings;
+    settings.in_flight = 4;
+    store_configure(rig->store, &settings);
+    (void)op_of(rig, OP_ACQUIRE, 2, false);
+    srig_turn(rig);
+    srig_results(rig, 0, 1, RECORD_OK);
+    for (int n = 0; n < 80; n++)
+        (void)op_of(rig, bulk_kinds[_i], 1, _i == 1);
+    for (int call = 0; call < 5; call++) {
         srig_turn(rig);
-        srig_results(rig, 0, 1, RECORD_OK);
-        for (int n = 0; n < 80; n++)
-            (void)op_of(rig, kinds[i], 1, i == 1);
-        for (int call = 0; call < 5; call++) {
-            srig_turn(rig);
-            ck_assert_uint_eq(store_in_flight(rig->store), 2);
-            srig_results(rig, 0, 4, RECORD_OK);
-        }
-        const struct op *other = op_of(rig, OP_ACQUIRE, 2, false);
-        srig_turn(rig);
-        ck_assert_uint_eq(other->tries, 1);
-        for (int n = 0; n < 81; n++)
-            rig->ops[n].deadline_us = rig->now_us + 1000000;
-        rig->now_us += 1100000;
-        srig_turn(rig);
-        ck_assert_uint_eq(store_in_flight(rig->store), i == 1 ? 3 : 4);
-        store_check(rig->store);
-        srig_end(rig);
+        ck_assert_uint_eq(store_in_flight(rig->store), 2);
+        srig_results(rig, 0, 4, RECORD_OK);
     }
+    const struct op *other = op_of(rig, OP_ACQUIRE, 2, false);
+    srig_turn(rig);
+    ck_assert_uint_eq(other->tries, 1);
+    for (int n = 0; n < 81; n++)
+        rig->ops[n].deadline_us = rig->now_us + 1000000;
+    rig->now_us += 1100000;
+    srig_turn(rig);
+    ck_assert_uint_eq(store_in_flight(rig->store), _i == 1 ? 3 : 4);
+    store_check(rig->store);
 }
-
-END_TEST
 
 /* Readers of many locks take turns, too, though each goes alone. */
 SRIG_TEST(turns_of_readers, srig_single())
@@ -1092,8 +1080,8 @@ store_call_suite(void)
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, batches);
     tcase_add_test(tests, turns);
-    tcase_add_test(tests, turns_of_sessions);
-    tcase_add_test(tests, bulk);
+    tcase_add_loop_test(tests, turns_of_sessions, 0, 5);
+    tcase_add_loop_test(tests, bulk, 0, 3);
     tcase_add_test(tests, turns_of_readers);
     tcase_add_test(tests, lead_that_leaves);
     tcase_add_test(tests, yielding);

@@ -600,35 +600,29 @@ STORE_TEST(slots, begin_cluster(1))
     }
 }
 
+static const char *const hopes[] = {"", "repl_backlog_active:1\r\n",
+    "slave0:ip=10.0.1.1,port=7000,state=wait_bgsave,offset=0,lag=0\r\n"};
+
 /* Nor was there ever one, nor will there be one soon. */
-START_TEST(no_replica_at_all)
+SRIG_TEST(no_replica_at_all, srig_create(STORE_SINGLE, 1))
 {
-    static const char *const hopes[] = {"", "repl_backlog_active:1\r\n",
-        "slave0:ip=10.0.1.1,port=7000,state=wait_bgsave,offset=0,lag=0\r\n"};
-
-    for (int i = 0; i < 3; i++) {
-        struct srig *rig = srig_create(STORE_SINGLE, 1);
-        rig->settings.strict = true;
-        replicas(rig, 0, 0);
-        size_t len = strlen(rig->history);
-        snprintf(rig->history + len, sizeof(rig->history) - len, "%s%s",
-            hopes[i], i == 1 ? "" : "repl_backlog_active:0\r\n");
-        srig_start(rig);
+    rig->settings.strict = true;
+    replicas(rig, 0, 0);
+    size_t len = strlen(rig->history);
+    snprintf(rig->history + len, sizeof(rig->history) - len, "%s%s", hopes[_i],
+        _i == 1 ? "" : "repl_backlog_active:0\r\n");
+    srig_start(rig);
+    srig_settle(rig);
+    uint64_t begin_us = rig->now_us;
+    while (rig->now_us < begin_us + 6000000) {
+        ck_assert(!store_ready(rig->store));
+        if (rig->now_us < begin_us + 4300000) /* it may come */
+            ck_assert_ptr_null(store_refusal(rig->store));
+        srig_pass(rig, 100);
         srig_settle(rig);
-        uint64_t begin_us = rig->now_us;
-        while (rig->now_us < begin_us + 6000000) {
-            ck_assert(!store_ready(rig->store));
-            if (rig->now_us < begin_us + 4300000) /* it may come */
-                ck_assert_ptr_null(store_refusal(rig->store));
-            srig_pass(rig, 100);
-            srig_settle(rig);
-        }
-        ck_assert_int_eq(store_refusal(rig->store) != NULL, i == 0);
-        srig_end(rig);
     }
+    ck_assert_int_eq(store_refusal(rig->store) != NULL, _i == 0);
 }
-
-END_TEST
 
 /* Another process is there: what the old one has answered is not confirmed by
  * what the new one says. */
@@ -685,7 +679,7 @@ store_confirm_suite(void)
     tcase_add_test(tests, handed_over);
     tcase_add_test(tests, replicas_missing);
     tcase_add_test(tests, asked_for_in_vain);
-    tcase_add_test(tests, no_replica_at_all);
+    tcase_add_loop_test(tests, no_replica_at_all, 0, 3);
     tcase_add_test(tests, another_process);
     tcase_add_test(tests, fenced_asks_nobody);
     suite_add_tcase(suite, tests);

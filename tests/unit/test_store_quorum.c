@@ -334,36 +334,31 @@ SRIG_TEST(another_name_is_dark, srig_create(STORE_QUORUM, NODES))
 }
 
 /* The node that was asked last has the least of it, or the most. */
-START_TEST(least_of_majority)
+SRIG_TEST(least_of_majority, srig_quorum(NODES))
 {
-    for (int late = 0; late < 2; late++) {
-        struct srig *rig = srig_quorum(NODES);
-        for (int i = 0; i < 2; i++) {
-            wants(rig, OP_ACQUIRE, FIRST + (uint64_t)i);
-            (void)all_hear(rig, SCRIPT_ACQUIRE);
-            says(rig, 1, RECORD_OK, 5);
-            says(rig, 2, RECORD_OK, 5);
-        }
-        const struct op *op = wants(rig, OP_ACQUIRE, HOLDER);
-        uint64_t sent_us = rig->now_us;
-        hears(rig, 1, SCRIPT_ACQUIRE);
-        hears(rig, 2, SCRIPT_ACQUIRE);
-        srig_expect(rig, 0, ""); /* as many as may be under way */
-        srig_pass(rig, 100);
-        says(rig, 0, RECORD_OK, 5);
-        srig_turn(rig);
-        hears(rig, 0, SCRIPT_ACQUIRE);
-        says(rig, 0, RECORD_OK, 5);
-        says_for(rig, 0, RECORD_OK, 9, late ? 20000 : 29950);
-        says_for(rig, 1, RECORD_OK, 9, 30000);
-        srig_status(rig, op, OP_OK);
-        ck_assert_uint_eq(op->result.sent_us, sent_us + (late ? 100000 : 0));
-        ck_assert_uint_eq(op->result.ttl_ms, late ? 20000 : 30000);
-        srig_end(rig);
+    bool late = _i;
+    for (int i = 0; i < 2; i++) {
+        wants(rig, OP_ACQUIRE, FIRST + (uint64_t)i);
+        (void)all_hear(rig, SCRIPT_ACQUIRE);
+        says(rig, 1, RECORD_OK, 5);
+        says(rig, 2, RECORD_OK, 5);
     }
+    const struct op *op = wants(rig, OP_ACQUIRE, HOLDER);
+    uint64_t sent_us = rig->now_us;
+    hears(rig, 1, SCRIPT_ACQUIRE);
+    hears(rig, 2, SCRIPT_ACQUIRE);
+    srig_expect(rig, 0, ""); /* as many as may be under way */
+    srig_pass(rig, 100);
+    says(rig, 0, RECORD_OK, 5);
+    srig_turn(rig);
+    hears(rig, 0, SCRIPT_ACQUIRE);
+    says(rig, 0, RECORD_OK, 5);
+    says_for(rig, 0, RECORD_OK, 9, late ? 20000 : 29950);
+    says_for(rig, 1, RECORD_OK, 9, 30000);
+    srig_status(rig, op, OP_OK);
+    ck_assert_uint_eq(op->result.sent_us, sent_us + (late ? 100000 : 0));
+    ck_assert_uint_eq(op->result.ttl_ms, late ? 20000 : 30000);
 }
-
-END_TEST
 
 /* Each try is new: an earlier question of the core has no part in it. */
 SRIG_TEST(fences_raised, srig_quorum(NODES))
@@ -573,33 +568,28 @@ SRIG_TEST(raise_too_late, srig_quorum(NODES))
     ck_assert_uint_eq(asked_fence(rig, AT_ACQUIRE_SEEN), high);
 }
 
-START_TEST(minority)
+SRIG_TEST(minority, srig_quorum(NODES))
 {
-    for (int queues = 0; queues < 2; queues++) {
-        struct srig *rig = srig_quorum(NODES);
-        const struct op *op =
-            queues ? wants(rig, OP_ACQUIRE, FIRST) : wants_now(rig, FIRST);
-        uint64_t try = all_hear(rig, SCRIPT_ACQUIRE);
-        says(rig, 0, RECORD_OK, 5);
-        says(rig, 1, RECORD_BUSY, 0);
-        ck_assert(!srig_done(rig, op));
-        says(rig, 2, RECORD_BUSY, 0);
-        srig_status(rig, op, queues ? OP_WAITING : OP_BUSY);
-        ck_assert_uint_eq(op->result.ahead, 1);
-        ck_assert_uint_eq(op->result.fence, 0);
-        hears_release(rig, 0, try);
-        says(rig, 0, RECORD_OK, 0);
-        if (queues) {
-            ck_assert_uint_gt(op->result.arrival, 0);
-            ck_assert_uint_gt(op->result.again_ms, 0);
-            all_watch(rig);
-        }
-        silent(rig);
-        srig_end(rig);
+    bool queues = _i;
+    const struct op *op =
+        queues ? wants(rig, OP_ACQUIRE, FIRST) : wants_now(rig, FIRST);
+    uint64_t try = all_hear(rig, SCRIPT_ACQUIRE);
+    says(rig, 0, RECORD_OK, 5);
+    says(rig, 1, RECORD_BUSY, 0);
+    ck_assert(!srig_done(rig, op));
+    says(rig, 2, RECORD_BUSY, 0);
+    srig_status(rig, op, queues ? OP_WAITING : OP_BUSY);
+    ck_assert_uint_eq(op->result.ahead, 1);
+    ck_assert_uint_eq(op->result.fence, 0);
+    hears_release(rig, 0, try);
+    says(rig, 0, RECORD_OK, 0);
+    if (queues) {
+        ck_assert_uint_gt(op->result.arrival, 0);
+        ck_assert_uint_gt(op->result.again_ms, 0);
+        all_watch(rig);
     }
+    silent(rig);
 }
-
-END_TEST
 
 /* What a node brings after all others had decided against it. */
 SRIG_TEST(granted_late, srig_quorum(NODES))
@@ -618,68 +608,58 @@ SRIG_TEST(granted_late, srig_quorum(NODES))
 }
 
 /* Nobody knows what the node has granted, before the decision or after it. */
-START_TEST(vote_lost)
+SRIG_TEST(vote_lost, srig_quorum(NODES))
 {
-    for (int sooner = 0; sooner < 2; sooner++) {
-        struct srig *rig = srig_quorum(NODES);
-        const struct op *op = wants_now(rig, HOLDER);
-        uint64_t try = all_hear(rig, SCRIPT_ACQUIRE);
-        if (sooner)
-            srig_lose(rig, 2);
-        says(rig, 0, RECORD_BUSY, 0);
-        says(rig, 1, RECORD_BUSY, 0);
-        srig_status(rig, op, OP_BUSY);
-        if (!sooner)
-            srig_lose(rig, 2);
-        for (int i = 0; i < 3; i++) {
-            back(rig, 2);
-            hears_release(rig, 2, try);
-            silent(rig);
-            if (i < 2)
-                srig_lose(rig, 2);
-        }
-        says(rig, 2, RECORD_GONE, 0);
-        silent(rig);
+    bool sooner = _i;
+    const struct op *op = wants_now(rig, HOLDER);
+    uint64_t try = all_hear(rig, SCRIPT_ACQUIRE);
+    if (sooner)
         srig_lose(rig, 2);
+    says(rig, 0, RECORD_BUSY, 0);
+    says(rig, 1, RECORD_BUSY, 0);
+    srig_status(rig, op, OP_BUSY);
+    if (!sooner)
+        srig_lose(rig, 2);
+    for (int i = 0; i < 3; i++) {
         back(rig, 2);
+        hears_release(rig, 2, try);
         silent(rig);
-        srig_end(rig);
+        if (i < 2)
+            srig_lose(rig, 2);
     }
+    says(rig, 2, RECORD_GONE, 0);
+    silent(rig);
+    srig_lose(rig, 2);
+    back(rig, 2);
+    silent(rig);
 }
 
-END_TEST
+static const struct one_down_row {
+    enum record_status said;
+    enum op_status status;
+} one_down_rows[] = {
+    {RECORD_BUSY, OP_WAITING},
+    {RECORD_CONFLICT, OP_CONFLICT},
+    {RECORD_GRACE, OP_UNSETTLED},
+    {RECORD_CORRUPT, OP_REFUSED},
+    {RECORD_OK, OP_OK},
+};
 
 /* One node is down: what the other two say is what a majority says. */
-START_TEST(one_down)
+SRIG_TEST(one_down, srig_quorum(NODES))
 {
-    static const struct {
-        enum record_status said;
-        enum op_status status;
-    } table[] = {
-        {RECORD_BUSY, OP_WAITING},
-        {RECORD_CONFLICT, OP_CONFLICT},
-        {RECORD_GRACE, OP_UNSETTLED},
-        {RECORD_CORRUPT, OP_REFUSED},
-        {RECORD_OK, OP_OK},
-    };
-
-    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-        struct srig *rig = srig_quorum(NODES);
-        srig_lose(rig, 2);
-        const struct op *op = wants_for(rig, OP_ACQUIRE, HOLDER, 90);
-        hears(rig, 0, SCRIPT_ACQUIRE);
-        hears(rig, 1, SCRIPT_ACQUIRE);
-        says(rig, 0, table[i].said, 9);
-        ck_assert(!srig_done(rig, op));
-        says(rig, 1, table[i].said, 9);
-        if (table[i].said == RECORD_GRACE)
-            srig_pass(rig, 91);
-        srig_status(rig, op, table[i].status);
-        srig_end(rig);
-    }
+    const struct one_down_row *row = &one_down_rows[_i];
+    srig_lose(rig, 2);
+    const struct op *op = wants_for(rig, OP_ACQUIRE, HOLDER, 90);
+    hears(rig, 0, SCRIPT_ACQUIRE);
+    hears(rig, 1, SCRIPT_ACQUIRE);
+    says(rig, 0, row->said, 9);
+    ck_assert(!srig_done(rig, op));
+    says(rig, 1, row->said, 9);
+    if (row->said == RECORD_GRACE)
+        srig_pass(rig, 91);
+    srig_status(rig, op, row->status);
 }
-
-END_TEST
 
 /* What has not run when the others have decided is not sent again. */
 SRIG_TEST(lost_and_refused, srig_quorum(NODES))
@@ -1209,47 +1189,42 @@ SRIG_TEST(broken_hint, srig_quorum(NODES))
 /* --- renewals ------------------------------------------------------------- */
 
 /* One node has lost it, and says so before the others or after them. */
-START_TEST(mended)
+SRIG_TEST(mended, srig_quorum(NODES))
 {
-    for (int late = 0; late < 2; late++) {
-        struct srig *rig = srig_quorum(NODES);
-        uint64_t try = holds(rig, HOLDER, 9);
-        const struct op *op = wants(rig, OP_RENEW, HOLDER);
-        ck_assert_uint_eq(all_hear(rig, SCRIPT_RENEW), try);
-        ck_assert_uint_eq(asked_uint(rig, AT_RENEW_FLAGS, 2), RAISES | AGREED);
-        ck_assert_uint_eq(asked_fence(rig, AT_RENEW_SEEN), 9);
-        if (!late)
-            says(rig, 0, RECORD_GONE, 0);
-        says(rig, 1, RECORD_OK, 9);
-        ck_assert(!srig_done(rig, op));
-        says(rig, 2, RECORD_OK, 9);
-        srig_status(rig, op, OP_OK);
-        ck_assert_uint_eq(op->result.fence, 9);
-        if (late)
-            says(rig, 0, RECORD_GONE, 0);
-        srig_turn(rig);
-        hears(rig, 0, SCRIPT_ACQUIRE);
-        ck_assert_uint_eq(asked_request(rig), try);
-        ck_assert_uint_eq(asked_uint(rig, AT_FLAGS, 1), RETRY | NO_QUEUE);
-        ck_assert_uint_eq(asked_fence(rig, AT_ACQUIRE_SEEN), 8);
-        ck_assert_uint_eq(srig_count(rig, COUNTER_quorum_mends), 0);
-        says(rig, 0, RECORD_OK, 9);
-        silent(rig);
-        ck_assert_uint_eq(srig_count(rig, COUNTER_quorum_mends), 1);
-        /* It counts from the next one on. */
-        srig_lose(rig, 1);
-        op = wants(rig, OP_RENEW, HOLDER);
-        hears(rig, 0, SCRIPT_RENEW);
-        hears(rig, 2, SCRIPT_RENEW);
-        says(rig, 2, RECORD_OK, 9);
-        ck_assert(!srig_done(rig, op));
-        says(rig, 0, RECORD_OK, 9);
-        srig_status(rig, op, OP_OK);
-        srig_end(rig);
-    }
+    bool late = _i;
+    uint64_t try = holds(rig, HOLDER, 9);
+    const struct op *op = wants(rig, OP_RENEW, HOLDER);
+    ck_assert_uint_eq(all_hear(rig, SCRIPT_RENEW), try);
+    ck_assert_uint_eq(asked_uint(rig, AT_RENEW_FLAGS, 2), RAISES | AGREED);
+    ck_assert_uint_eq(asked_fence(rig, AT_RENEW_SEEN), 9);
+    if (!late)
+        says(rig, 0, RECORD_GONE, 0);
+    says(rig, 1, RECORD_OK, 9);
+    ck_assert(!srig_done(rig, op));
+    says(rig, 2, RECORD_OK, 9);
+    srig_status(rig, op, OP_OK);
+    ck_assert_uint_eq(op->result.fence, 9);
+    if (late)
+        says(rig, 0, RECORD_GONE, 0);
+    srig_turn(rig);
+    hears(rig, 0, SCRIPT_ACQUIRE);
+    ck_assert_uint_eq(asked_request(rig), try);
+    ck_assert_uint_eq(asked_uint(rig, AT_FLAGS, 1), RETRY | NO_QUEUE);
+    ck_assert_uint_eq(asked_fence(rig, AT_ACQUIRE_SEEN), 8);
+    ck_assert_uint_eq(srig_count(rig, COUNTER_quorum_mends), 0);
+    says(rig, 0, RECORD_OK, 9);
+    silent(rig);
+    ck_assert_uint_eq(srig_count(rig, COUNTER_quorum_mends), 1);
+    /* It counts from the next one on. */
+    srig_lose(rig, 1);
+    op = wants(rig, OP_RENEW, HOLDER);
+    hears(rig, 0, SCRIPT_RENEW);
+    hears(rig, 2, SCRIPT_RENEW);
+    says(rig, 2, RECORD_OK, 9);
+    ck_assert(!srig_done(rig, op));
+    says(rig, 0, RECORD_OK, 9);
+    srig_status(rig, op, OP_OK);
 }
-
-END_TEST
 
 /* What comes of a mending when the lock is given back meanwhile. */
 SRIG_TEST(mended_in_vain, srig_quorum(NODES))
@@ -1287,62 +1262,52 @@ renewed(struct srig *rig, const enum record_status said[NODES])
     return op;
 }
 
-START_TEST(not_renewed)
-{
-    static const struct {
-        enum record_status said[NODES];
-        enum op_status status;
-    } table[] = {
-        {{RECORD_GONE, RECORD_GONE, RECORD_OK}, OP_GONE},
-        {{RECORD_OK, RECORD_GONE, RECORD_GONE}, OP_GONE},
-        {{RECORD_BROKEN, RECORD_OK, RECORD_GONE}, OP_BROKEN},
-        {{RECORD_GONE, RECORD_BROKEN, RECORD_OK}, OP_BROKEN},
-        {{RECORD_BROKEN, RECORD_OK, RECORD_OK}, OP_OK},
-    };
+static const struct not_renewed_row {
+    enum record_status said[NODES];
+    enum op_status status;
+} not_renewed_rows[] = {
+    {{RECORD_GONE, RECORD_GONE, RECORD_OK}, OP_GONE},
+    {{RECORD_OK, RECORD_GONE, RECORD_GONE}, OP_GONE},
+    {{RECORD_BROKEN, RECORD_OK, RECORD_GONE}, OP_BROKEN},
+    {{RECORD_GONE, RECORD_BROKEN, RECORD_OK}, OP_BROKEN},
+    {{RECORD_BROKEN, RECORD_OK, RECORD_OK}, OP_OK},
+};
 
-    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-        struct srig *rig = srig_quorum(NODES);
-        srig_status(rig, renewed(rig, table[i].said), table[i].status);
-        silent(rig); /* what is left of it keeps others out for its time */
-        if (table[i].status == OP_GONE)
-            srig_status(rig, wants(rig, OP_RENEW, HOLDER), OP_GONE);
-        silent(rig);
-        srig_end(rig);
-    }
+SRIG_TEST(not_renewed, srig_quorum(NODES))
+{
+    const struct not_renewed_row *row = &not_renewed_rows[_i];
+    srig_status(rig, renewed(rig, row->said), row->status);
+    silent(rig); /* what is left of it keeps others out for its time */
+    if (row->status == OP_GONE)
+        srig_status(rig, wants(rig, OP_RENEW, HOLDER), OP_GONE);
+    silent(rig);
 }
 
-END_TEST
+static const struct one_down_of_hold_row {
+    enum record_status said[2];
+    enum op_status status;
+} one_down_of_hold_rows[] = {
+    {{RECORD_GONE, RECORD_GONE}, OP_GONE},
+    {{RECORD_GONE, RECORD_BROKEN}, OP_BROKEN},
+    {{RECORD_GONE, RECORD_OK}, OP_UNKNOWN},
+    {{RECORD_OK, RECORD_GONE}, OP_UNKNOWN},
+    {{RECORD_OK, RECORD_OK}, OP_OK},
+};
 
 /* Where one node is down the other two have to be heard. */
-START_TEST(one_down_of_hold)
+SRIG_TEST(one_down_of_hold, srig_quorum(NODES))
 {
-    static const struct {
-        enum record_status said[2];
-        enum op_status status;
-    } table[] = {
-        {{RECORD_GONE, RECORD_GONE}, OP_GONE},
-        {{RECORD_GONE, RECORD_BROKEN}, OP_BROKEN},
-        {{RECORD_GONE, RECORD_OK}, OP_UNKNOWN},
-        {{RECORD_OK, RECORD_GONE}, OP_UNKNOWN},
-        {{RECORD_OK, RECORD_OK}, OP_OK},
-    };
-
-    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-        struct srig *rig = srig_quorum(NODES);
-        (void)holds(rig, HOLDER, 9);
-        srig_lose(rig, 2);
-        const struct op *op = wants(rig, OP_RENEW, HOLDER);
-        hears(rig, 0, SCRIPT_RENEW);
-        hears(rig, 1, SCRIPT_RENEW);
-        says(rig, 0, table[i].said[0], 9);
-        ck_assert(!srig_done(rig, op));
-        says(rig, 1, table[i].said[1], 9);
-        srig_status(rig, op, table[i].status);
-        srig_end(rig);
-    }
+    const struct one_down_of_hold_row *row = &one_down_of_hold_rows[_i];
+    (void)holds(rig, HOLDER, 9);
+    srig_lose(rig, 2);
+    const struct op *op = wants(rig, OP_RENEW, HOLDER);
+    hears(rig, 0, SCRIPT_RENEW);
+    hears(rig, 1, SCRIPT_RENEW);
+    says(rig, 0, row->said[0], 9);
+    ck_assert(!srig_done(rig, op));
+    says(rig, 1, row->said[1], 9);
+    srig_status(rig, op, row->status);
 }
-
-END_TEST
 
 SRIG_TEST(renewal_unknown, srig_quorum(NODES))
 {
@@ -1447,42 +1412,37 @@ SRIG_TEST(claimed_of_nothing, srig_quorum(NODES))
     silent(rig);
 }
 
+static const struct released_row {
+    enum record_status said[2];
+    enum op_status status;
+} released_rows[] = {
+    {{RECORD_OK, RECORD_OK}, OP_OK},
+    {{RECORD_GONE, RECORD_OK}, OP_OK},
+    {{RECORD_GONE, RECORD_GONE}, OP_GONE},
+};
+
 /* --- releases ------------------------------------------------------------- */
 
-START_TEST(released)
+SRIG_TEST(released, srig_quorum(NODES))
 {
-    static const struct {
-        enum record_status said[2];
-        enum op_status status;
-    } table[] = {
-        {{RECORD_OK, RECORD_OK}, OP_OK},
-        {{RECORD_GONE, RECORD_OK}, OP_OK},
-        {{RECORD_GONE, RECORD_GONE}, OP_GONE},
-    };
-
-    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-        struct srig *rig = srig_quorum(NODES);
-        uint64_t try = holds(rig, HOLDER, 9);
-        srig_lose(rig, 2);
-        const struct op *op = wants(rig, OP_RELEASE, HOLDER);
-        hears_release(rig, 0, try);
-        hears_release(rig, 1, try);
-        says(rig, 0, table[i].said[0], 0);
-        ck_assert(!srig_done(rig, op));
-        says(rig, 1, table[i].said[1], 0);
-        srig_status(rig, op, table[i].status);
-        silent(rig);
-        back(rig, 2);
-        hears_release(rig, 2, try);
-        says(rig, 2, RECORD_OK, 0);
-        silent(rig);
-        srig_status(rig, wants(rig, OP_RELEASE, HOLDER), OP_GONE);
-        silent(rig);
-        srig_end(rig);
-    }
+    const struct released_row *row = &released_rows[_i];
+    uint64_t try = holds(rig, HOLDER, 9);
+    srig_lose(rig, 2);
+    const struct op *op = wants(rig, OP_RELEASE, HOLDER);
+    hears_release(rig, 0, try);
+    hears_release(rig, 1, try);
+    says(rig, 0, row->said[0], 0);
+    ck_assert(!srig_done(rig, op));
+    says(rig, 1, row->said[1], 0);
+    srig_status(rig, op, row->status);
+    silent(rig);
+    back(rig, 2);
+    hears_release(rig, 2, try);
+    says(rig, 2, RECORD_OK, 0);
+    silent(rig);
+    srig_status(rig, wants(rig, OP_RELEASE, HOLDER), OP_GONE);
+    silent(rig);
 }
-
-END_TEST
 
 /* HOLDER gives back, while one node can be asked, and no more: its request of
  * the try. */
@@ -1871,7 +1831,7 @@ add_tries(Suite *suite)
     tcase_add_test(tests, numbered);
     tcase_add_test(tests, another_name);
     tcase_add_test(tests, another_name_is_dark);
-    tcase_add_test(tests, least_of_majority);
+    tcase_add_loop_test(tests, least_of_majority, 0, 2);
     tcase_add_test(tests, fences_raised);
     tcase_add_test(tests, late_and_higher);
     tcase_add_test(tests, stages);
@@ -1880,10 +1840,10 @@ add_tries(Suite *suite)
     tcase_add_test(tests, five);
     tcase_add_test(tests, raise_lost);
     tcase_add_test(tests, raise_too_late);
-    tcase_add_test(tests, minority);
+    tcase_add_loop_test(tests, minority, 0, 2);
     tcase_add_test(tests, granted_late);
-    tcase_add_test(tests, vote_lost);
-    tcase_add_test(tests, one_down);
+    tcase_add_loop_test(tests, vote_lost, 0, 2);
+    tcase_add_loop_test(tests, one_down, 0, ROWS(one_down_rows));
     tcase_add_test(tests, lost_and_refused);
     tcase_add_test(tests, released_while_tried);
     tcase_add_test(tests, too_few);
@@ -1913,15 +1873,16 @@ store_quorum_suite(void)
     tcase_add_test(tests, met_others);
     tcase_add_test(tests, broken_hint);
     tcase_add_test(tests, moved_hint);
-    tcase_add_test(tests, mended);
+    tcase_add_loop_test(tests, mended, 0, 2);
     tcase_add_test(tests, mended_in_vain);
-    tcase_add_test(tests, not_renewed);
-    tcase_add_test(tests, one_down_of_hold);
+    tcase_add_loop_test(tests, not_renewed, 0, ROWS(not_renewed_rows));
+    tcase_add_loop_test(
+        tests, one_down_of_hold, 0, ROWS(one_down_of_hold_rows));
     tcase_add_test(tests, renewal_unknown);
     tcase_add_test(tests, claimed);
     tcase_add_test(tests, claimed_when_won);
     tcase_add_test(tests, claimed_of_nothing);
-    tcase_add_test(tests, released);
+    tcase_add_loop_test(tests, released, 0, ROWS(released_rows));
     tcase_add_test(tests, released_again);
     tcase_add_test(tests, released_meanwhile);
     tcase_add_test(tests, released_while_renewed);
