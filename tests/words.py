@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Length and opening words of sentences in documents, comments and helps.
+"""Length and opening words of sentences in documents, comments and messages.
 
     words.py               figures of README and of each group of files
     words.py --list GROUP  the findings of a group
@@ -33,10 +33,12 @@ GROUPS = {
     "comments": (("daemon/*.[ch]", "proto/*.[ch]", "conf/*.[ch]", "*.def",
                   "lua/*.lua"), 353),
     "helps": (("*.def",), 0),
+    "messages": (("daemon/*.c", "proto/*.c", "conf/*.c"), 0),
     "comments of tests": (("tests/*.[ch]",), 470),
     "docstrings": (("tests/*.py",), 0),
 }
 
+STRING = r'"(?:\\.|[^"\\\n])*"'
 ITEM = re.compile(r"\s*(?:[-*+]|\d+\.)\s+")
 BREAKS = {"It", "Pp", "Sh", "Ss", "Bl", "El", "Nd", "Nm", "Dd", "Op"}
 FONTS = re.compile(r"\b(Ar|Fl|Cm|Ev|Pa|Li|Ql|Dv|Xr|Em|Ns|Pq|Dq|Sq) ")
@@ -81,7 +83,7 @@ def manual(text):
 
 def comments(text, comment, margin):
     """Paragraphs, list items, and rows of columns; no strings."""
-    text = re.sub(r'"(?:\\.|[^"\\\n])*"', "x", text)
+    text = re.sub(STRING, "x", text)
     return prose(re.findall(comment, text, re.M | re.S), margin)
 
 
@@ -101,14 +103,18 @@ def prose(parts, margin):
 
 
 def strings(text):
-    """Helps, errors and reasons in tables: adjacent literals are one text."""
-    text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
-    for found in re.findall(r'(?:"[^"\n]*"\s*)+', text):
-        yield re.sub(r'"\s*"|"', "", found), True
+    """Helps, errors and reasons: adjacent literals are one text."""
+    text = re.sub(rf"(?s:/\*.*?\*/)|'\\?\"'|^ *#.*$|\bPRI\w+|{STRING}",
+                  lambda found: found[0] if found[0][0] == '"' else "", text,
+                  flags=re.M)
+    literals = (re.sub(r'(?<!\\)"\s*"', "", found.strip())[1:-1]
+                for found in re.findall(rf"(?:{STRING}\s*)+", text))
+    return prose((each.replace(r"\"", '"').replace(r"\n", "\n")
+                  for each in literals), "")
 
 
 def blocks(group, path, text):
-    if group == "helps":
+    if group in ("helps", "messages"):
         return strings(text)
     if path.endswith((".md", ".8", ".1")):
         return markdown(text) if path.endswith(".md") else manual(text)

@@ -127,8 +127,8 @@ link_misses(struct store *store, struct link *link, uint64_t now_us,
         call->kind == CALL_NAME ? "CLIENT LIST shows no name"
         : call->kind == CALL_PUBLISH
             ? "clients of other daemons get a lock late: seconds, not ms"
-            : "what sleeps in a lost connection is not killed, and may take a "
-              "lock late, for nobody, until its lease ends";
+            : "a call of a lost connection may still run, and take a lock for "
+              "nobody until its lease ends";
     uint32_t bit = 1u << call->kind;
     char name[80];
 
