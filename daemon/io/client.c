@@ -39,6 +39,44 @@ client_of(const struct loop *loop, struct handle session)
                : NULL;
 }
 
+/* Asserts the invariants of each state, which state.h lists. */
+static void
+client_check(const struct client *client)
+{
+    enum client_state state = client->state;
+
+    require((client->handshake != NULL) == (state == CLIENT_HANDSHAKE));
+    require(client_has_session(client) ==
+            !handle_equal(client->input.session, HANDLE_NONE));
+    require(client->input.deaf || state < CLIENT_LEAVING);
+    require(client->partial_len == 0 || state < CLIENT_EOF);
+    require(state != CLIENT_LINGER ||
+            (client->out_len == 0 && client->tls == NULL));
+}
+
+void
+client_move(struct client *client, enum client_state to)
+{
+    static const unsigned moves[] = {
+        [CLIENT_ACCEPTED] = 1U << CLIENT_HANDSHAKE | 1U << CLIENT_FRESH,
+        [CLIENT_HANDSHAKE] =
+            1U << CLIENT_FRESH | 1U << CLIENT_LEAVING | 1U << CLIENT_HURRIED,
+        [CLIENT_FRESH] = 1U << CLIENT_OPEN | 1U << CLIENT_EOF |
+                         1U << CLIENT_LEAVING | 1U << CLIENT_HURRIED,
+        [CLIENT_OPEN] =
+            1U << CLIENT_EOF | 1U << CLIENT_LEAVING | 1U << CLIENT_HURRIED,
+        [CLIENT_EOF] = 1U << CLIENT_LEAVING_EOF | 1U << CLIENT_HURRIED,
+        [CLIENT_LEAVING] = 1U << CLIENT_LEAVING_EOF | 1U << CLIENT_LINGER,
+        [CLIENT_LEAVING_EOF] = 0,
+        [CLIENT_HURRIED] = 0,
+        [CLIENT_LINGER] = 0,
+    };
+
+    require((moves[client->state] & 1U << to) != 0);
+    client->state = to;
+    client_check(client);
+}
+
 static void
 client_forget_output(struct client *client)
 {
@@ -141,10 +179,10 @@ client_broken(struct client *client)
 {
     struct loop *loop = client->loop;
     struct handle session = client->input.session;
-    bool ending = client->ending;
+    bool had_session = client_has_session(client);
 
     client_destroy(client);
-    if (ending)
+    if (!had_session)
         return;
     struct core_event event = {.kind = CORE_DROP, .session = session};
     engine_step(&loop->engine, &event);
@@ -159,7 +197,7 @@ client_expel(struct client *client, enum core_expel why)
         .expel = why,
     };
 
-    if (!client->ending)
+    if (client_has_session(client))
         engine_step(&client->loop->engine, &event);
 }
 
@@ -182,12 +220,11 @@ client_linger(struct client *client)
     static const struct timeval linger = {.tv_sec = LINGER_S};
 
     client_forget_tls(client);
-    if (client->hurried || client->eof || client->shut ||
-        shutdown(client->fd, SHUT_WR) != 0) {
+    if (client->state != CLIENT_LEAVING || shutdown(client->fd, SHUT_WR) != 0) {
         client_destroy(client);
         return;
     }
-    client->shut = true;
+    client_move(client, CLIENT_LINGER);
     client->close_us = engine_now(&client->loop->engine) + LINGER_S * 1000000;
     loop_arm(&client->event, &linger);
 }
@@ -201,7 +238,8 @@ client_finish(struct client *client)
         client_linger(client);
         return;
     }
-    if (tls_link_end(client->tls) != TLS_WANTS_WRITE || client->hurried)
+    if (tls_link_end(client->tls) != TLS_WANTS_WRITE ||
+        client->state == CLIENT_HURRIED)
         client_linger(client);
     else if (!client_await_room(client))
         client_destroy(client);
@@ -283,7 +321,7 @@ client_send(struct client *client, const char *bytes, uint32_t len)
 static void
 client_drained(struct client *client)
 {
-    if (client->ending) {
+    if (!client_has_session(client)) {
         client_finish(client);
     } else if (client->more) {
         client->more = false;
@@ -362,13 +400,15 @@ client_bytes(struct client *client, size_t len, bool fresh)
 {
     struct loop *loop = client->loop;
     char *data = loop->read_buffer;
-    bool first = !client->greeted;
     bool late;
 
-    client->greeted = true;
-    if (first && data[0] == 0x16) { /* a TLS handshake */
-        client_expel(client, EXPEL_PROTOCOL);
-        return;
+    require(client->state == CLIENT_FRESH || client->state == CLIENT_OPEN);
+    if (client->state == CLIENT_FRESH) {
+        client_move(client, CLIENT_OPEN);
+        if (data[0] == 0x16) { /* a TLS handshake */
+            client_expel(client, EXPEL_PROTOCOL);
+            return;
+        }
     }
     client_forget_partial(client);
     size_t done =
@@ -406,17 +446,20 @@ client_over(struct client *client)
         client_broken(client);
         return;
     }
-    client->eof = true;
-    if (client->shut) {
+    if (client->state == CLIENT_LINGER) {
         client_destroy(client);
         return;
     }
     event_del(&client->event);
     client_forget_partial(client);
-    if (client->ending)
-        client_await_end(client);
-    else
+    if (client_has_session(client)) {
+        client_move(client, CLIENT_EOF);
         client_step(client, CORE_EOF);
+        return;
+    }
+    if (client->state == CLIENT_LEAVING)
+        client_move(client, CLIENT_LEAVING_EOF);
+    client_await_end(client);
 }
 
 /* Goes on with the lines that an earlier turn had no time for. */
@@ -496,7 +539,7 @@ client_untangle(struct client *client)
         return;
     event_del(&client->event); /* it would come all the time */
     /* At its end nobody waits for that. */
-    if (client->ending || !client_await_room(client))
+    if (!client_has_session(client) || !client_await_room(client))
         client->over = OVER_BROKEN;
 }
 
@@ -509,7 +552,7 @@ client_readable(evutil_socket_t fd, short what, void *arg)
 
     (void)fd;
     if ((what & EV_TIMEOUT) != 0 ||
-        (client->ending &&
+        (!client_has_session(client) &&
             engine_now(&client->loop->engine) >= client->close_us)) {
         client_destroy(client); /* it did not close in time */
         return;
@@ -521,7 +564,7 @@ client_readable(evutil_socket_t fd, short what, void *arg)
     size_t got = client_receive(client, data + kept);
     if (client->tls != NULL)
         client_untangle(client);
-    if (got > 0 && !client->ending)
+    if (got > 0 && client_has_session(client))
         client_bytes(client, kept + got, true);
     else if (client->within && client_hoards(client))
         client_expel(client, EXPEL_MEMORY);
@@ -565,18 +608,21 @@ client_leave(struct client *client)
     socklen_t len = sizeof(address);
     uint32_t uid = UINT32_MAX;
     uint8_t source[16];
+    bool hurried = false;
 
-    client->ending = true;
+    client->input.session = HANDLE_NONE;
     client->input.deaf = true;
-    if (client->address != NULL ||
-        client->loop->settings.core.address_connections_max == 0 ||
-        getpeername(client->fd, (struct sockaddr *)&address, &len) != 0)
-        return;
-    if (address.ss_family == AF_UNIX)
-        (void)listen_uid(client->fd, &uid);
-    listen_source(&address, uid, source);
-    client->hurried =
-        !core_linger(client->loop->engine.core, source, &client->address);
+    if (client->loop->settings.core.address_connections_max > 0 &&
+        getpeername(client->fd, (struct sockaddr *)&address, &len) == 0) {
+        if (address.ss_family == AF_UNIX)
+            (void)listen_uid(client->fd, &uid);
+        listen_source(&address, uid, source);
+        hurried =
+            !core_linger(client->loop->engine.core, source, &client->address);
+    }
+    client_move(client, hurried                       ? CLIENT_HURRIED
+                        : client->state == CLIENT_EOF ? CLIENT_LEAVING_EOF
+                                                      : CLIENT_LEAVING);
 }
 
 /* The session has ended: the client goes when it has read all, or in time. */
@@ -584,13 +630,13 @@ static void
 client_end(struct client *client)
 {
     static const struct timeval drain = {.tv_sec = DRAIN_S};
+    bool eof = client->state == CLIENT_EOF;
 
-    client_leave(client);
-    client->input.session = HANDLE_NONE;
-    client->close_us = engine_now(&client->loop->engine) + DRAIN_S * 1000000;
     list_remove(&client->late_link);
     client_forget_partial(client);
-    if (client->eof)
+    client_leave(client);
+    client->close_us = engine_now(&client->loop->engine) + DRAIN_S * 1000000;
+    if (eof)
         client_await_end(client);
     else
         loop_arm(&client->event, &drain);
@@ -631,7 +677,7 @@ static void
 client_note(struct client *client, enum client_fate fate)
 {
     client->fate = fate;
-    client->input.deaf = client->ending || fate != FATE_DRAINED;
+    client->input.deaf = !client_has_session(client) || fate != FATE_DRAINED;
     if (list_empty(&client->fate_link))
         list_push_back(&client->loop->fated, &client->fate_link);
 }
@@ -654,12 +700,12 @@ client_write_turn(struct loop *loop, struct client *client)
         if ((uint32_t)sent < len)
             client_keep_output(client, text + sent, len - (uint32_t)sent);
     }
-    if (client->torn && !client->ending) {
+    if (client->torn && client_has_session(client)) {
         client_note(client, FATE_MEMORY);
     } else if (client->out_len == 0) {
-        if (client->ending || client->more)
+        if (!client_has_session(client) || client->more)
             client_note(client, FATE_DRAINED);
-    } else if (client->hurried) {
+    } else if (client->state == CLIENT_HURRIED) {
         client_note(client, FATE_BROKEN);
     } else if (client->out_len > loop->settings.output_max) {
         client_note(client, FATE_OUTPUT);
@@ -673,7 +719,7 @@ client_meet_fate(struct client *client)
 {
     if (client->fate == FATE_DRAINED)
         client_drained(client);
-    else if (client->fate == FATE_BROKEN || client->ending)
+    else if (client->fate == FATE_BROKEN || !client_has_session(client))
         client_broken(client);
     else
         client_expel(

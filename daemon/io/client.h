@@ -25,6 +25,16 @@ bool client_open(struct client *client, const struct sockaddr_storage *address,
 /* Destroys a client without a session; returns its descriptor, still open. */
 int client_release(struct client *client);
 
+/* Makes a move of the client's state: see state.h. */
+void client_move(struct client *client, enum client_state to);
+
+/* Whether the client has a session in the core. */
+static inline bool
+client_has_session(const struct client *client)
+{
+    return client->state >= CLIENT_FRESH && client->state <= CLIENT_EOF;
+}
+
 /* Frees what the client has for its handshake, if it has any. */
 void client_end_handshake(struct client *client);
 
@@ -32,8 +42,8 @@ void client_end_handshake(struct client *client);
 void client_destroy(struct client *client);
 
 /*
- * Marks a client that has no session, or none any more, as ending: its input is
- * ignored. Comes before client_finish() and client_linger().
+ * Moves a client without a session to CLIENT_LEAVING: its input is ignored.
+ * Comes before client_finish() and client_linger().
  */
 void client_leave(struct client *client);
 

@@ -360,6 +360,7 @@ handshake_begin(
     handshake->end_us =
         engine_now(&loop->engine) + (uint64_t)HANDSHAKE_S * 1000000;
     client->handshake = handshake;
+    client_move(client, CLIENT_HANDSHAKE);
     return handshake_await(client, EV_READ);
 }
 

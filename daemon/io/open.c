@@ -1,6 +1,6 @@
 /*
- * The beginning of a client's connection, up to its session: what the system
- * tells of its peer, and the session's number.
+ * The begin of a client's connection, up to its session: what the system knows
+ * of its peer, and its session ID.
  */
 #include "daemon/io/client.h"
 
@@ -88,6 +88,7 @@ client_open(struct client *client, const struct sockaddr_storage *address,
     require(loop->by_session[event.session.index] == NULL);
     client->input.session = event.session;
     loop->by_session[event.session.index] = client;
+    client_move(client, CLIENT_FRESH);
     return true;
 }
 

@@ -26,25 +26,82 @@
 /* The resolver's configuration. */
 static const char *const dns_paths[] = {"/etc/resolv.conf", "/etc/hosts"};
 
+/*
+ * The state of a connection. link_move() makes every move to a later state,
+ * link_close() those to CLOSED:
+ *
+ *     CLOSED -> RESOLVING, CONNECTING
+ *     RESOLVING -> RESOLVING_OTHER, CONNECTING
+ *     RESOLVING_OTHER -> CONNECTING
+ *     CONNECTING -> HANDSHAKE, CONNECTED
+ *     HANDSHAKE -> CONNECTED
+ *     CONNECTED -> HEARD
+ *
+ * CONNECTING and later states have a socket, a reader and both events.
+ * HANDSHAKE has TLS, and CONNECTING has none.
+ */
+enum redis_state {
+    REDIS_CLOSED,
+    REDIS_RESOLVING,       /* the host's name */
+    REDIS_RESOLVING_OTHER, /* for the other family: the first has no address */
+    REDIS_CONNECTING,
+    REDIS_HANDSHAKE,
+    REDIS_CONNECTED, /* the store may send; nothing came so far */
+    REDIS_HEARD,
+};
+
 struct redis_link {
     struct loop *loop; /* ref */
     struct store_link id;
+    enum redis_state state;
     int fd;                    /* -1: none */
-    bool connecting;           /* the store does not know it as connected */
     bool read_is_blocked;      /* TLS has to write before it can read on */
-    bool heard;                /* some bytes came */
-    bool connected;            /* and can be sent */
     struct tls_link *tls;      /* owned; NULL: plain, or not that far */
     char host[STORE_HOST_MAX]; /* as the store names it */
     struct event *reading;     /* owned */
     struct event *writing;     /* owned; connecting, or output waits */
     struct reader *reader;     /* owned */
     struct evdns_getaddrinfo_request *query; /* ref, while resolving */
-    bool resolving;
-    bool both;     /* the other family was asked for, and has no address */
     uint32_t turn; /* the node to try next, see family_in_turn() */
     char port[8];  /* for the resolver */
 };
+
+static bool
+link_is_connected(const struct redis_link *link)
+{
+    return link->state >= REDIS_CONNECTED;
+}
+
+static bool
+link_is_resolving(const struct redis_link *link)
+{
+    return link->state == REDIS_RESOLVING ||
+           link->state == REDIS_RESOLVING_OTHER;
+}
+
+static void
+link_move(struct redis_link *link, enum redis_state to)
+{
+    static const unsigned moves[] = {
+        [REDIS_CLOSED] = 1U << REDIS_RESOLVING | 1U << REDIS_CONNECTING,
+        [REDIS_RESOLVING] =
+            1U << REDIS_RESOLVING_OTHER | 1U << REDIS_CONNECTING,
+        [REDIS_RESOLVING_OTHER] = 1U << REDIS_CONNECTING,
+        [REDIS_CONNECTING] = 1U << REDIS_HANDSHAKE | 1U << REDIS_CONNECTED,
+        [REDIS_HANDSHAKE] = 1U << REDIS_CONNECTED,
+        [REDIS_CONNECTED] = 1U << REDIS_HEARD,
+        [REDIS_HEARD] = 0,
+    };
+    bool socket = to >= REDIS_CONNECTING;
+
+    require((moves[link->state] & 1U << to) != 0);
+    require((link->fd >= 0) == socket && (link->reader != NULL) == socket);
+    require(to != REDIS_CONNECTING || link->tls == NULL);
+    require(to != REDIS_HANDSHAKE || link->tls != NULL);
+    require(link->query == NULL);
+    require(!link->read_is_blocked || to == REDIS_HEARD);
+    link->state = to;
+}
 
 /* Closes what is there; the store is not told. */
 static void
@@ -53,7 +110,6 @@ link_close(struct redis_link *link)
     if (link->query != NULL)
         evdns_getaddrinfo_cancel(link->query);
     link->query = NULL;
-    link->resolving = false;
     if (link->reading != NULL)
         event_free(link->reading);
     if (link->writing != NULL)
@@ -63,19 +119,17 @@ link_close(struct redis_link *link)
     reader_destroy(&link->reader);
     tls_link_destroy(&link->tls);
     link->read_is_blocked = false;
-    link->heard = false;
-    link->connected = false;
     if (link->fd >= 0)
         close(link->fd);
     link->fd = -1;
-    link->connecting = false;
+    link->state = REDIS_CLOSED;
 }
 
 static void
 link_broken(struct redis_link *link, enum health_reason reason, const char *why)
 {
     /* A link that ended by itself may be there again. */
-    link->turn -= link->connected && link->turn > 0;
+    link->turn -= link_is_connected(link) && link->turn > 0;
     engine_link_lost(&link->loop->engine, link->id, reason, why);
     link_close(link); /* after that, since `why` may be its own */
 }
@@ -132,7 +186,7 @@ link_receive(struct redis_link *link, const char **end)
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return 0;
     /* So it ends what is no TLS, without a word or with an unread one. */
-    if (!link->heard)
+    if (link->state != REDIS_HEARD)
         *end = "closed before any answer; is that a port for TLS?";
     else if (got == 0)
         *end = "closed by Redis";
@@ -203,7 +257,8 @@ link_read(struct redis_link *link)
     size_t got = link->tls == NULL ? link_receive(link, &end)
                                    : link_receive_tls(link, &end);
 
-    link->heard |= got > 0;
+    if (got > 0 && link->state == REDIS_CONNECTED)
+        link_move(link, REDIS_HEARD);
     if (got > 0 && !link_take_replies(link, got))
         return;
     if (end != NULL && link->tls != NULL)
@@ -284,8 +339,7 @@ link_connected(struct redis_link *link)
 
     (void)setsockopt(
         link->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &lost_ms, sizeof(lost_ms));
-    link->connecting = false;
-    link->connected = true;
+    link_move(link, REDIS_CONNECTED);
     event_del(link->writing);
     if (event_add(link->reading, NULL) != 0) {
         link_starved(link, "no memory to read from it");
@@ -338,6 +392,7 @@ link_opened(struct redis_link *link)
         link_starved(link, "no memory for TLS");
         return;
     }
+    link_move(link, REDIS_HANDSHAKE);
     engine_link_opened(&loop->engine, link->id);
     link_handshake(link);
 }
@@ -349,7 +404,7 @@ link_readable(evutil_socket_t fd, short what, void *arg)
 
     (void)fd;
     (void)what;
-    if (link->connecting)
+    if (link->state == REDIS_HANDSHAKE)
         link_handshake(link);
     else
         link_read(link);
@@ -364,17 +419,17 @@ link_writable(evutil_socket_t fd, short what, void *arg)
     (void)what;
     (void)engine_now(
         &link->loop->engine); /* the store may send more in this turn */
-    if (link->connecting && link->tls != NULL) {
+    if (link->state == REDIS_HANDSHAKE) {
         link_handshake(link);
         return;
     }
-    if (link->connecting) {
+    if (link->state == REDIS_CONNECTING) {
         link_opened(link);
         return;
     }
     if (link->read_is_blocked)
         link_read(link);
-    if (link->fd >= 0 && !link->read_is_blocked)
+    if (link_is_connected(link) && !link->read_is_blocked)
         link_write(link);
 }
 
@@ -407,7 +462,7 @@ link_connect_to(
     }
     (void)setsockopt(link->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     (void)setsockopt(link->fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
-    link->connecting = true;
+    link_move(link, REDIS_CONNECTING);
     if (connect(link->fd, address, len) != 0 && errno != EINPROGRESS) {
         link_failed(link, errno);
         return;
@@ -447,12 +502,11 @@ static void
 link_resolved(int error, struct evutil_addrinfo *found, void *arg)
 {
     struct redis_link *link = arg;
-    bool wanted = link->resolving;
+    bool wanted = link_is_resolving(link);
 
     if (error == EVUTIL_EAI_CANCEL)
         return;
     link->query = NULL;
-    link->resolving = false;
     const struct evutil_addrinfo *address = address_in_turn(found, link->turn);
     if (error == 0 && address == NULL)
         error = EVUTIL_EAI_NONAME; /* /etc/hosts has it for another family */
@@ -460,8 +514,8 @@ link_resolved(int error, struct evutil_addrinfo *found, void *arg)
         link->turn++; /* unless it is one that the store can use */
     if (wanted && error == 0) {
         link_connect_to(link, address->ai_addr, (socklen_t)address->ai_addrlen);
-    } else if (wanted && !link->both) {
-        link->both = true;
+    } else if (link->state == REDIS_RESOLVING) {
+        link_move(link, REDIS_RESOLVING_OTHER);
         link_ask_name(link);
     } else if (wanted) {
         link_broken(link, HEALTH_NAME, evutil_gai_strerror(error));
@@ -477,7 +531,6 @@ link_ask_name(struct redis_link *link)
         .ai_socktype = SOCK_STREAM,
         .ai_protocol = IPPROTO_TCP};
 
-    link->resolving = true;
     struct evdns_getaddrinfo_request *query = evdns_getaddrinfo(
         link->loop->dns, link->host, link->port, &hints, link_resolved, link);
     if (query != NULL) /* else it has been answered */
@@ -546,7 +599,7 @@ link_resolve(struct redis_link *link, const struct store_address *address)
     }
     names_bound(loop);
     (void)snprintf(link->port, sizeof(link->port), "%u", address->port);
-    link->both = false;
+    link_move(link, REDIS_RESOLVING);
     link_ask_name(link);
 }
 
@@ -609,7 +662,7 @@ redis_carry_out(struct loop *loop)
     }
     for (uint32_t i = 0; store_next_output(loop->engine.store, &i); i++) {
         struct redis_link *link = &loop->links[i];
-        if (link->fd >= 0 && !link->connecting &&
+        if (link_is_connected(link) &&
             !event_pending(link->writing, EV_WRITE, NULL))
             link_write(link);
     }

@@ -43,7 +43,33 @@ enum client_fate {
     FATE_MEMORY,
 };
 
-/* The state of a client's input. */
+/*
+ * The state of a client's connection. client_move() makes every move:
+ *
+ *     ACCEPTED -> HANDSHAKE, FRESH
+ *     HANDSHAKE -> FRESH, LEAVING, HURRIED
+ *     FRESH -> OPEN, EOF, LEAVING, HURRIED
+ *     OPEN -> EOF, LEAVING, HURRIED
+ *     EOF -> LEAVING_EOF, HURRIED
+ *     LEAVING -> LEAVING_EOF, LINGER
+ *
+ * client_destroy() ends each of them. Only HANDSHAKE has a handshake. FRESH,
+ * OPEN and EOF have a session; later states are deaf. EOF and later ones have
+ * no partial line. LINGER has neither output nor TLS.
+ */
+enum client_state {
+    CLIENT_ACCEPTED,
+    CLIENT_HANDSHAKE,
+    CLIENT_FRESH, /* nothing came so far */
+    CLIENT_OPEN,
+    CLIENT_EOF,         /* the client sends no more */
+    CLIENT_LEAVING,     /* closed when all is sent, or at close_us */
+    CLIENT_LEAVING_EOF, /* the same, and the client sends no more */
+    CLIENT_HURRIED,     /* closed as soon as the socket takes no more */
+    CLIENT_LINGER,      /* our FIN is sent; waits for the client's */
+};
+
+/* The end of a client's input, until client_over() meets it. */
 enum client_over {
     OVER_NOT,
     OVER_END,    /* it sends no more */
@@ -55,6 +81,7 @@ struct client {
     struct list dirty_link; /* loop->dirty */
     struct list fate_link;  /* loop->fated */
     struct list late_link;  /* loop->late */
+    enum client_state state;
     enum client_fate fate;
     enum client_over over;
     struct loop *loop;     /* ref */
@@ -65,12 +92,7 @@ struct client {
     /* Ref, the core's; where it lingers, or NULL. */
     struct peer_address *address;
     int fd;
-    bool greeted;     /* some bytes came */
-    bool eof;         /* the client sends no more */
     bool more;        /* wants CORE_MORE when its output is drained */
-    bool ending;      /* no session any more; closed when all is sent */
-    bool shut;        /* our FIN is sent; waits for the client's */
-    bool hurried;     /* ending, and waited for no longer */
     bool torn;        /* no memory for its output: what it gets ends there */
     bool within;      /* a part of a record of TLS came, and counts as memory */
     bool read_waits;  /* TLS has to write before it can be read on */
@@ -85,7 +107,7 @@ struct client {
     uint32_t out_capacity;
     uint32_t turn_offset; /* in the effects' text: lines of this turn */
     uint32_t turn_len;
-    uint64_t close_us;   /* if it is ending: closed then in any case */
+    uint64_t close_us;   /* of CLIENT_LEAVING and later: closed then */
     uint64_t silence_us; /* TCP ends it no sooner; UINT64_MAX: a Unix socket */
 };
 
