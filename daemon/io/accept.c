@@ -25,7 +25,7 @@ static void
 client_refuse(struct loop *loop, int fd, bool tell)
 {
     count(&loop->counters, COUNTER_sessions_refused);
-    /* A client without the BYE sees the end all the same. */
+    /* A client sees the end without the BYE, too. */
     if (tell)
         (void)send(fd, CLIENT_BYE_LIMIT, sizeof(CLIENT_BYE_LIMIT) - 1,
             MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -41,7 +41,7 @@ client_accept(struct listener *listener, int fd,
 
     if (client == NULL) {
         count(&loop->counters, COUNTER_limit_connections);
-        /* By TLS nothing could be told but after a handshake. */
+        /* Only a handshake could carry a BYE. */
         client_refuse(loop, fd, !listener->tls);
         return;
     }
@@ -54,8 +54,8 @@ client_accept(struct listener *listener, int fd,
 }
 
 /*
- * No descriptor is left. One that was kept spare lets the connection be told
- * no, instead of leaving it in the queue and the loop awake for it for ever.
+ * No descriptor is left. The spare one serves to refuse the connection.
+ * Otherwise it would stay in the queue and keep the loop awake.
  */
 static void
 accept_exhausted(struct listener *listener)
@@ -148,8 +148,8 @@ listener_readable(evutil_socket_t fd, short what, void *arg)
     }
 }
 
-/* `path` is to be removed at the end; empty: none is. False: no memory; the
- * socket is on its place all the same. */
+/* The end removes `path`, if it is not empty. False: no memory. The socket has
+ * its place all the same. */
 static bool
 listener_add(struct loop *loop, int fd, bool tcp, bool tls, const char *path)
 {
@@ -157,7 +157,9 @@ listener_add(struct loop *loop, int fd, bool tcp, bool tls, const char *path)
     size_t len = strlen(path);
 
     require(loop->listener_count < LISTENERS_MAX);
-    require(len < sizeof(listener->path)); /* as a socket has room for it */
+    require(
+        len <
+        sizeof(listener->path)); /* the address of a socket has room for it */
     listener->fd = fd;
     listener->loop = loop;
     listener->tcp = tcp;
@@ -207,7 +209,7 @@ client_listen_passed(struct loop *loop, const struct loop_socket *passed,
             tcp ? "there is no listen.tls_cert" : "TLS is for TCP only");
         return false;
     }
-    /* Its path, if any, is that of who made it. */
+    /* The program that made the socket owns its path. */
     if (listener_add(loop, passed->fd, tcp, passed->use == SOCKET_TLS, ""))
         return true;
     snprintf(error, error_bytes, "no memory");
@@ -220,7 +222,7 @@ client_stop_listening(struct loop *loop)
     for (uint32_t i = 0; i < loop->listener_count; i++) {
         struct listener *listener = &loop->listeners[i];
         event_del(&listener->event);
-        /* In this order: once it is closed the path may be another broker's. */
+        /* In this order: after the close the path may be another broker's. */
         if (listener->path[0] != '\0')
             unlink(listener->path);
         close(listener->fd);

@@ -1,5 +1,5 @@
 /*
- * Clients that come.
+ * Listeners, and new connections.
  */
 #ifndef HOLDFAST_IO_ACCEPT_H
 #define HOLDFAST_IO_ACCEPT_H
@@ -11,7 +11,7 @@
 bool client_listen(struct loop *loop, const struct loop_address *address,
     char *error, size_t error_bytes);
 
-/* The same for a socket that was passed, which the loop owns then. */
+/* Listens on a passed socket, which the loop owns then. False: as above. */
 bool client_listen_passed(struct loop *loop, const struct loop_socket *passed,
     char *error, size_t error_bytes);
 
@@ -21,7 +21,7 @@ void client_stop_listening(struct loop *loop);
 /* loop->accept_timer: accepts again after a pause. */
 void client_accept_timer(evutil_socket_t fd, short what, void *arg);
 
-/* Accepts by TLS again where that is paused and there may be room. */
+/* Ends a pause of TLS listeners, if there may be room. */
 void client_accept_tls(struct loop *loop);
 
 #endif

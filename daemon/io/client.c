@@ -1,13 +1,13 @@
 /*
- * Clients' connections: read into lines, written to, closed.
+ * Connections of clients: reads lines, writes output, closes.
  *
- * A client is always read from: only so is its end seen at once. Its buffers
- * are bounded instead: a partial line, outstanding requests (the core), unread
- * output, and the bytes of all together. A connection costs no buffer while it
- * is idle.
+ * Each client is always read from. Otherwise the broker would not see its end
+ * at once. Limits bound its buffers: a partial line, outstanding requests (the
+ * core), unread output, and the bytes of all clients. An idle connection costs
+ * no buffer.
  *
- * At the end our FIN follows BYE, and the socket stays until the client's own
- * FIN, for a moment: closing with unread input would destroy the BYE.
+ * At the end our FIN follows BYE. The socket stays for a moment, until the
+ * client's own FIN: a close with unread input would destroy the BYE.
  */
 #include "daemon/io/client.h"
 
@@ -24,9 +24,9 @@
 
 #define LINGER_S 1
 #define DRAIN_S  10
-/* Of TLS, a turn: each may be of a single byte. */
+/* TLS records of a client, a turn. A record may have a single byte. */
 #define RECORDS_A_TURN 64
-/* The size that a part of one counts as, since there is room for all of it. */
+/* A part of a record counts as a whole one: TLS has room for all of it. */
 #define RECORD_BYTES (TLS_RECORD_BYTES + 512)
 
 static struct client *
@@ -102,7 +102,7 @@ client_forget_partial(struct client *client)
     client->partial_len = 0;
 }
 
-/* A part of a TLS record takes as much as a whole one. */
+/* Counts the memory of a partial TLS record. */
 static void
 client_count_record(struct client *client, bool within)
 {
@@ -140,7 +140,7 @@ client_end_handshake(struct client *client)
     free(handshake);
 }
 
-/* Frees the client; its session has ended or ends by the caller. */
+/* Frees the client. Its session has ended, or the caller ends it. */
 void
 client_destroy(struct client *client)
 {
@@ -203,8 +203,7 @@ client_expel(struct client *client, enum core_expel why)
 
 static void client_writable(evutil_socket_t fd, short what, void *arg);
 
-/* Has client_writable() called when the socket takes something again; false: no
- * memory. */
+/* Awaits client_writable(), when the socket takes more. False: no memory. */
 static bool
 client_await_room(struct client *client)
 {
@@ -229,8 +228,7 @@ client_linger(struct client *client)
     loop_arm(&client->event, &linger);
 }
 
-/* All has been sent: our FIN, and then the client's is waited for a moment. By
- * TLS the same is said before that in its own words. */
+/* All output is sent: ends TLS, then lingers. */
 void
 client_finish(struct client *client)
 {
@@ -251,7 +249,7 @@ client_make_room(struct client *client, uint32_t len)
 {
     if (client->out_start + client->out_len + len <= client->out_capacity)
         return true;
-    /* By half as much again: who reads nothing is copied but a few times. */
+    /* Grows by half: the output of a slow reader is copied only a few times. */
     uint32_t wanted = client->out_len + len;
     uint32_t capacity = (wanted + wanted / 2 + 4095) / 4096 * 4096;
     char *out = malloc(capacity);
@@ -267,8 +265,8 @@ client_make_room(struct client *client, uint32_t len)
 }
 
 /*
- * Keeps what the socket did not take. Without memory for it, the client gets no
- * later output either: its input has an end, and no hole.
+ * Keeps output that the socket did not take. Without memory, the client gets no
+ * later output either: its input ends, and has no hole.
  */
 static void
 client_keep_output(struct client *client, const char *bytes, uint32_t len)
@@ -283,7 +281,7 @@ client_keep_output(struct client *client, const char *bytes, uint32_t len)
     memcpy(client->out + client->out_start + client->out_len, bytes, len);
     client->out_len += len;
     client->loop->memory += len;
-    /* It may have to be read from first. */
+    /* TLS may have to read first. */
     if (!client->write_waits && !client_await_room(client))
         client->torn = true;
 }
@@ -304,7 +302,7 @@ client_send_tls(struct client *client, const char *bytes, uint32_t len)
     return status == TLS_BROKEN || status == TLS_ENDED ? -1 : (ssize_t)done;
 }
 
-/* How much the socket took; -1: it is broken. */
+/* The bytes that the socket took. -1: the connection is broken. */
 static ssize_t
 client_send(struct client *client, const char *bytes, uint32_t len)
 {
@@ -317,7 +315,7 @@ client_send(struct client *client, const char *bytes, uint32_t len)
     return errno == EAGAIN || errno == EINTR ? 0 : -1;
 }
 
-/* Output is drained: go on with what waited for it. */
+/* Output is drained: closes the client, or lets the core go on. */
 static void
 client_drained(struct client *client)
 {
@@ -369,7 +367,8 @@ client_writable(evutil_socket_t fd, short what, void *arg)
     client_drained(client);
 }
 
-/* All together have too much, and this one has more than its share of it. */
+/* All clients together use too much memory, and this one more than its share.
+ */
 static bool
 client_hoards(const struct client *client)
 {
@@ -423,7 +422,7 @@ client_bytes(struct client *client, size_t len, bool fresh)
         client_expel(client, EXPEL_MEMORY);
 }
 
-/* Nothing can be read any more; what is left to be sent has its time. */
+/* Waits without reading: remaining output has until close_us. */
 static void
 client_await_end(struct client *client)
 {
@@ -438,7 +437,7 @@ client_await_end(struct client *client)
     loop_arm(&client->event, &left);
 }
 
-/* It sends no more, or is gone, and what came before has been dealt with. */
+/* The client sends no more, or is gone. Its earlier lines are done. */
 static void
 client_over(struct client *client)
 {
@@ -462,7 +461,7 @@ client_over(struct client *client)
     client_await_end(client);
 }
 
-/* Goes on with the lines that an earlier turn had no time for. */
+/* Goes on with lines that were too many for an earlier turn. */
 void
 client_catch_up(struct loop *loop)
 {
@@ -483,9 +482,8 @@ client_catch_up(struct loop *loop)
 }
 
 /*
- * Reads up to READ_BYTES. By TLS it reads whole records, as long as there is
- * room for one, since no event tells of the rest of a partial one. That is up
- * to twice as much.
+ * Reads up to twice READ_BYTES: whole records, as long as there is room for
+ * one. No event tells of the rest of a partial record.
  */
 static size_t
 client_receive_tls(struct client *client, char *out)
@@ -513,7 +511,7 @@ client_receive_tls(struct client *client, char *out)
 static size_t
 client_receive(struct client *client, char *out)
 {
-    /* After our FIN what comes does not matter, but for its end. */
+    /* After our FIN, input matters only by its end. */
     if (client->tls != NULL)
         return client_receive_tls(client, out);
     ssize_t got = recv(client->fd, out, READ_BYTES, 0);
@@ -526,7 +524,8 @@ client_receive(struct client *client, char *out)
     return 0;
 }
 
-/* TLS has to write before it can go on reading, or the other way round. */
+/* Awaits the event that TLS needs first: TLS may have to write before it reads,
+ * or read before it writes. */
 static void
 client_untangle(struct client *client)
 {
@@ -538,7 +537,7 @@ client_untangle(struct client *client)
     if (!client->read_waits)
         return;
     event_del(&client->event); /* it would come all the time */
-    /* At its end nobody waits for that. */
+    /* A client that leaves is not waited for. */
     if (!client_has_session(client) || !client_await_room(client))
         client->over = OVER_BROKEN;
 }
@@ -554,7 +553,7 @@ client_readable(evutil_socket_t fd, short what, void *arg)
     if ((what & EV_TIMEOUT) != 0 ||
         (!client_has_session(client) &&
             engine_now(&client->loop->engine) >= client->close_us)) {
-        client_destroy(client); /* it did not close in time */
+        client_destroy(client); /* the client did not close in time */
         return;
     }
     if (!list_empty(&client->late_link))
@@ -572,7 +571,7 @@ client_readable(evutil_socket_t fd, short what, void *arg)
         client_over(client);
 }
 
-/* Adds a line to what the client is sent in this turn. */
+/* Adds a line to the client's output of this turn. */
 static void
 effect_line(
     struct loop *loop, struct client *client, const struct effect *effect)
@@ -598,9 +597,9 @@ effect_line(
     client_keep_output(client, text + effect->offset, effect->len);
 }
 
-/* There is no session, and what it sends does not matter any more. It stays for
- * a while, to be told why; but not where there are many such of its address,
- * who would all take a place that others need. */
+/* The client has no session, and its input is ignored. It stays for a while, so
+ * that BYE arrives. With many such clients of its address it is hurried: it
+ * takes a place that others need. */
 void
 client_leave(struct client *client)
 {
@@ -625,7 +624,8 @@ client_leave(struct client *client)
                                                       : CLIENT_LEAVING);
 }
 
-/* The session has ended: the client goes when it has read all, or in time. */
+/* The session has ended. The client leaves when its output is sent, or in time.
+ */
 static void
 client_end(struct client *client)
 {
@@ -672,7 +672,7 @@ effect_carry_out(struct loop *loop, const struct effect *effect)
     }
 }
 
-/* To be dealt with when the effects have been carried out. */
+/* client_meet_fate() follows when all effects are carried out. */
 static void
 client_note(struct client *client, enum client_fate fate)
 {
@@ -682,7 +682,7 @@ client_note(struct client *client, enum client_fate fate)
         list_push_back(&client->loop->fated, &client->fate_link);
 }
 
-/* Sends what the client got in this turn, and moves nothing else. */
+/* Sends the client's output of this turn, and changes nothing else. */
 static void
 client_write_turn(struct loop *loop, struct client *client)
 {
@@ -749,7 +749,7 @@ sink_written(void *arg)
         client_write_turn(loop, container_of(at, struct client, dirty_link));
 }
 
-/* Moves the core for clients that broke or were drained. */
+/* Tells the core of clients that broke or were drained. */
 static bool
 sink_settle(void *arg)
 {

@@ -6,7 +6,7 @@
 
 #include "daemon/io/state.h"
 
-/* Has the engine carry out the core's effects on clients. */
+/* Carries out the core's effects on clients. */
 extern const struct engine_sink client_sink;
 
 /*
@@ -35,7 +35,7 @@ client_has_session(const struct client *client)
     return client->state >= CLIENT_FRESH && client->state <= CLIENT_EOF;
 }
 
-/* Frees what the client has for its handshake, if it has any. */
+/* Frees the client's handshake, if there is one. */
 void client_end_handshake(struct client *client);
 
 /* Closes and frees the client; its session has ended, or the caller ends it. */
@@ -47,17 +47,16 @@ void client_destroy(struct client *client);
  */
 void client_leave(struct client *client);
 
-/* Ends TLS, then as client_linger(). All output has been sent. */
+/* Ends TLS, then calls client_linger(). All output has been sent. */
 void client_finish(struct client *client);
 
 /* Sends our FIN, and destroys the client at its FIN, or after a moment. */
 void client_linger(struct client *client);
 
-/* client->event: reads what has come, or the time of an ending client is over.
- */
+/* client->event: reads input, or ends a client that leaves and is late. */
 void client_readable(evutil_socket_t fd, short what, void *arg);
 
-/* Goes on with the lines that an earlier turn had no time for. */
+/* Goes on with lines that were too many for an earlier turn. */
 void client_catch_up(struct loop *loop);
 
 /* Destroys all clients; the core hears of none. */

@@ -1,5 +1,5 @@
 /*
- * The only reader of the machine's clocks, but for log lines.
+ * The only reader of the machine's clocks, except for log lines.
  */
 #ifndef HOLDFAST_IO_CLOCK_H
 #define HOLDFAST_IO_CLOCK_H
@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 /*
- * Microseconds of CLOCK_BOOTTIME: it runs on while the machine sleeps, as
- * leases do, and no one can set it.
+ * Microseconds of CLOCK_BOOTTIME. It runs on while the machine sleeps, as
+ * leases do, and cannot be set.
  */
 uint64_t clock_boot_us(void);
 

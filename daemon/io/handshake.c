@@ -1,15 +1,16 @@
 /*
- * Handshakes of clients who speak TLS. A client has no session before it is
- * done; until then it is counted for its address, has so much time, and is sent
- * nothing but by TLS.
+ * TLS handshakes of clients.
  *
- * Anybody may begin one, and it costs more than a request. So, a turn, they get
- * a share of the loop's time, in the order in which they can go on, and nothing
- * is done for who has gone meanwhile. There are so many at once. Of the clients
- * that keep it waiting, the longest one makes room for a new one: an honest
- * client answers soon. Before a client has done so for a while, new ones are
- * not accepted. So handshakes under way come to their end, and many honest
- * clients at once get in one after the other.
+ * A client has no session before its handshake is done. Until then it counts
+ * for its address, has HANDSHAKE_S, and gets nothing but TLS.
+ *
+ * Anybody may begin a handshake, and a handshake costs more than a request. So
+ * handshakes get a share of each turn, in the order in which they can go on.
+ * The broker does nothing for a client that has gone. The number of handshakes
+ * is bounded. If it is reached, the client that has kept the broker waiting for
+ * longest makes room: an honest client answers soon. The broker accepts no TLS
+ * client until one has waited that long. So handshakes under way finish, and
+ * many honest clients get in one after the other.
  */
 #include "daemon/io/handshake.h"
 
@@ -26,21 +27,21 @@
 #include <sys/socket.h>
 
 #define HANDSHAKE_S 10
-/* A client that has kept it waiting for less makes no room for another one.
- * That begins anew so often, which is more than the flights of a handshake. */
-#define REDIS_TIMEOUT_US 300000
-#define PATIENCES        6
-/* Of a turn, for all of them; what is begun is done. */
+/* A client that has kept the broker waiting for less makes no room. The wait
+ * may begin anew so often, which is more than a handshake has flights. */
+#define WAIT_US   300000
+#define WAITS_MAX 6
+/* The share of a turn, for all handshakes. A step that is begun is done. */
 #define HANDSHAKES_US 3000
-/* The memory of one of them, with certificates and a record. It may be 155 KiB,
- * if a ClientHello claims the greatest length that OpenSSL takes. But with room
- * for fewer, more honest clients would have to go. */
+/* Memory of a handshake, with certificates and a record. It may be 155 KiB, if
+ * a ClientHello claims the greatest length that OpenSSL takes. But room for
+ * fewer handshakes would keep out more honest clients. */
 #define HANDSHAKE_BYTES 65536
 #define HANDSHAKES_MIN  64
-/* Of a certificate, that are looked for among users. */
+/* Names of a certificate that are looked up among users. */
 #define NAMES_MAX 64
 
-/* It has failed, and is told so by TLS if at all. */
+/* The handshake has failed. Only TLS tells the client. */
 static void
 handshake_end(struct client *client, enum counter counter, const char *why)
 {
@@ -58,7 +59,7 @@ handshake_end(struct client *client, enum counter counter, const char *why)
         client_destroy(client);
         return;
     }
-    /* It is to learn why, though what it has sent since is not read. */
+    /* The client stays to read the reason. Its input is ignored. */
     client_end_handshake(client);
     event_del(&client->event);
     event_assign(&client->event, loop->base, client->fd, EV_READ | EV_PERSIST,
@@ -85,7 +86,7 @@ handshake_broken(struct client *client)
 struct names {
     const struct users *users;
     struct user *user;
-    struct user *other; /* there must be none */
+    struct user *other; /* a second user of the same certificate */
     uint32_t mark;
     uint32_t count;
 };
@@ -109,7 +110,7 @@ name_found(void *arg, struct text name)
     names->mark = mark;
 }
 
-/* The one user whom the certificate names; NULL: it does not say. */
+/* The one user that the certificate names; NULL: none, or several. */
 static struct user *
 handshake_user(const struct client *client, const char *peer, uint32_t *mark)
 {
@@ -133,7 +134,7 @@ handshake_user(const struct client *client, const char *peer, uint32_t *mark)
 
 /* --- going on ------------------------------------------------------------- */
 
-/* There is no room for it, which now it can be told. */
+/* The broker has no room for the client, and can tell it now. */
 static void
 handshake_refuse(struct client *client)
 {
@@ -182,12 +183,12 @@ handshake_event(evutil_socket_t fd, short what, void *arg)
     list_push_back(&client->loop->handshakes_due, &client->handshake->link);
 }
 
-/* Those who have done so for longest stand in front. */
+/* The handshake waits for its client. The longest wait is in front. */
 static void
 handshake_keeps_waiting(
     struct loop *loop, struct handshake *handshake, uint64_t now_us)
 {
-    if (handshake->waits == PATIENCES) { /* it comes byte by byte */
+    if (handshake->waits == WAITS_MAX) { /* its flights come in pieces */
         list_push_front(&loop->handshakes, &handshake->link);
         return;
     }
@@ -196,7 +197,7 @@ handshake_keeps_waiting(
     list_push_back(&loop->handshakes, &handshake->link);
 }
 
-/* For EV_READ or EV_WRITE; false: no memory. */
+/* Awaits EV_READ or EV_WRITE. False: no memory. */
 static bool
 handshake_await(struct client *client, short what)
 {
@@ -212,7 +213,7 @@ handshake_await(struct client *client, short what)
     return event_add(&client->event, &wait) == 0;
 }
 
-/* As far as it goes now. */
+/* Goes on with the handshake as far as the socket lets it. */
 static void
 handshake_go_on(struct client *client)
 {
@@ -237,8 +238,8 @@ handshake_go_on(struct client *client)
         handshake_end(client, COUNTER_tls_crowded, "no memory to wait for it");
 }
 
-/* It has begun and gone: nobody would read what costs most. Input that is no
- * handshake costs nothing, and is logged as such. */
+/* The client has closed already: nobody would read the costly answer. Input
+ * that is no handshake costs nothing, and is logged as such. */
 static bool
 client_has_gone(const struct client *client)
 {
@@ -296,7 +297,7 @@ handshakes_max(const struct loop *loop)
     return most < HANDSHAKES_MIN ? HANDSHAKES_MIN : (uint32_t)most;
 }
 
-/* The client that has kept the loop waiting for longest; NULL: nobody. */
+/* The handshake that has kept the loop waiting for longest; NULL: none. */
 static struct handshake *
 handshake_slowest(const struct loop *loop)
 {
@@ -311,11 +312,10 @@ handshake_has_room(const struct loop *loop)
     const struct handshake *slowest = handshake_slowest(loop);
 
     return loop->handshake_count < handshakes_max(loop) ||
-           (slowest != NULL &&
-               clock_boot_us() >= slowest->since_us + REDIS_TIMEOUT_US);
+           (slowest != NULL && clock_boot_us() >= slowest->since_us + WAIT_US);
 }
 
-/* For one more; false: there is none. */
+/* Makes room for one more. False: there is none. */
 static bool
 handshake_make_room(struct loop *loop)
 {
@@ -342,8 +342,8 @@ handshake_begin(
     if (handshake == NULL)
         return false;
     listen_source(address, UINT32_MAX, source);
-    /* Nobody makes room for who is one too many of an address. */
-    if (!core_arrive(loop->engine.core, source, &handshake->peer)) {
+    /* A client beyond the limit of its address gets no other one's place. */
+    if (!core_arrive(loop->engine.core, source, &handshake->source)) {
         free(handshake);
         return false;
     }

@@ -16,7 +16,7 @@ bool handshake_has_room(const struct loop *loop);
 bool handshake_begin(struct client *client,
     const struct sockaddr_storage *address, unsigned len);
 
-/* Goes on with the handshakes that can, for a share of the turn. */
+/* Goes on with handshakes that can, for a share of the turn. */
 void handshake_some(struct loop *loop);
 
 /* Ends all handshakes, and destroys their clients. */

@@ -1,7 +1,7 @@
 /*
- * Processes of the hook: started by posix_spawn(), which takes as long whatever
- * memory this process has; ended by themselves, or by a timer; met again by
- * SIGCHLD.
+ * Processes of the audit hook. posix_spawn() starts them: its cost does not
+ * grow with our memory. They end by themselves or by a timer. SIGCHLD tells of
+ * the end.
  */
 #include "daemon/io/hook.h"
 
@@ -23,21 +23,21 @@
 #define AT_ONCE    4
 #define QUEUED_MAX 128
 #define VARIABLES  16
-/* At the end it is waited for those that were killed, a second at most. */
+/* The end waits for killed processes, a second at most. */
 #define END_STEPS   500
 #define END_STEP_MS 2
 #define PATH_STRING                                           \
     "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:" \
     "/sbin:/bin"
 
-/* One that runs. */
+/* A process. */
 struct child {
     pid_t pid;           /* 0: none */
-    bool late;           /* it was killed for that */
+    bool late;           /* it took too long, and was killed */
     struct event *timer; /* owned */
 };
 
-/* One that waits for its turn. */
+/* A run that waits for its turn. */
 struct turn {
     struct list link;
     size_t len;
@@ -53,7 +53,7 @@ struct hooks {
     uint32_t turn_count;
 };
 
-/* It may have left its group, which has no one else's processes. */
+/* It may have left its group, which only has its own processes. */
 static void
 child_kill(const struct child *child)
 {
@@ -73,7 +73,7 @@ on_late(evutil_socket_t fd, short what, void *arg)
     child_kill(child);
 }
 
-/* The descriptors and the signals of the process. */
+/* Sets the descriptors and signals of the process. */
 static bool
 spawn_prepare(posix_spawn_file_actions_t *files, posix_spawnattr_t *attributes)
 {
@@ -101,7 +101,7 @@ spawn_prepare(posix_spawn_file_actions_t *files, posix_spawnattr_t *attributes)
                                                     POSIX_SPAWN_SETPGROUP) == 0;
 }
 
-/* An errno, or 0. */
+/* Starts a process. Returns an errno, or 0. */
 static int
 spawn(const char *const argv[], char *const environment[], pid_t *pid)
 {
@@ -148,7 +148,7 @@ child_start(struct hooks *hooks, struct child *child, struct turn *turn)
         log_quoted("why", text_from(strerror(error))));
 }
 
-/* As many as may run at once. */
+/* Starts waiting runs, up to the limit. */
 static void
 hooks_start(struct hooks *hooks)
 {
@@ -201,7 +201,7 @@ on_end(evutil_socket_t signal, short what, void *arg)
     (void)what;
     pid_t pid;
     int status;
-    /* As the first process of a container it has the orphans of others, too. */
+    /* The first process of a container has the orphans of others, too. */
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
         for (int i = 0; i < AT_ONCE; i++)
             if (hooks->children[i].pid == pid)
@@ -209,8 +209,7 @@ on_end(evutil_socket_t signal, short what, void *arg)
     hooks_start(hooks);
 }
 
-/* A process that cannot be killed, or hangs in the kernel, is left to
- * itself. */
+/* A process that cannot be killed, or hangs in the kernel, is left alone. */
 static void
 children_end(struct hooks *hooks)
 {

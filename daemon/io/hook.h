@@ -1,9 +1,10 @@
 /*
- * The hook: a program of the operator's, run for each finding of an audit. It
- * is run without a shell, with nothing open, in a process group of its own.
+ * The audit hook: a program of the operator that runs for each finding of an
+ * audit. It has no shell, no open descriptors, and its own process group.
  *
- * Nobody waits for it: a few run at once, some more wait for their turn, and
- * what comes beyond those is dropped. A hook that takes too long is killed.
+ * The loop never waits for it. A few processes run at once, some more wait for
+ * their turn, and further ones are dropped. A hook that takes too long is
+ * killed.
  */
 #ifndef HOLDFAST_IO_HOOK_H
 #define HOLDFAST_IO_HOOK_H
@@ -22,15 +23,15 @@ struct hook_settings {
     uint64_t timeout_us;
 };
 
-/* NULL where there is no memory. All of these refs outlive it. */
+/* NULL: no memory. All of these refs outlive it. */
 struct hooks *hooks_create(struct event_base *base,
     const struct hook_settings *settings, struct counters *counters);
 
-/* Kills those that run, and waits for their ends. */
+/* Kills all processes, and waits for their ends. */
 void hooks_destroy(struct hooks **hooks);
 
-/* Runs it with that environment: "KEY=value", each with a NUL behind it, in
- * `len` bytes that are copied. */
+/* Runs the hook with that environment: "KEY=value", each with a NUL behind it,
+ * in `len` bytes that are copied. */
 void hooks_run(struct hooks *hooks, const char *environment, size_t len);
 
 #endif

@@ -1,15 +1,14 @@
 /*
  * HTTP for operators: GET and HEAD, one request a connection.
  *
- * Every connection has a place out of few, a limit of bytes for its request,
- * and a time limit for all of it. If no place is left, the oldest connection
- * makes room. So slow or many connections are in nobody's way: an honest client
- * asks at once. (libevent's evhttp bounds neither their number nor the time of
- * a request that trickles in. And so little of HTTP is needed.)
+ * The number of connections, the bytes of a request and the time of a
+ * connection are bounded. If all places are taken, the oldest connection makes
+ * room. So slow or many connections stop nobody: an honest client asks at once.
+ * (libevent's evhttp bounds neither the number nor the time of a slow request.)
  *
- * A connection reads until the head of its request is whole, and writes its
- * answer. Then it reads on until the other end closes: unread input would make
- * the kernel take the answer back. Bodies of requests are not looked at.
+ * A connection reads the head of its request, and writes its answer. Then it
+ * reads until the other end closes: with unread input, the kernel would drop
+ * the answer. Bodies of requests are ignored.
  */
 #include "daemon/io/http.h"
 
@@ -33,7 +32,7 @@
 struct connection {
     struct http *http; /* ref */
     int fd;            /* -1: the place is free */
-    uint64_t number;   /* in the order in which they came */
+    uint64_t number;   /* by age */
     bool answered;
     struct event event; /* reading; writing while `out` has bytes */
     struct event deadline;
@@ -46,7 +45,7 @@ struct http {
     int fds[LISTEN_SOCKETS_MAX];
     struct event accepting[LISTEN_SOCKETS_MAX];
     uint32_t fd_count;
-    struct event pause; /* if no descriptor was left for that */
+    struct event pause; /* if no descriptor was left */
     struct buffer body;
     uint64_t opened; /* connections, so far */
     struct connection connections[CONNECTIONS_MAX];
@@ -82,7 +81,7 @@ reason_of(unsigned status)
     }
 }
 
-/* The page is in http->body. */
+/* Writes the head. The page is in http->body. */
 static void
 connection_answer(
     struct connection *connection, struct page page, bool head_only)
@@ -120,7 +119,8 @@ connection_complain(
     connection_answer(connection, page, false);
 }
 
-/* The bytes before the next `end`, which must be there; moves `rest` past it.*/
+/* Takes the bytes before the next `end`, which must exist. `rest` begins behind
+ * it then. */
 static bool
 word_take(struct text *rest, char end, struct text *word)
 {
@@ -133,7 +133,7 @@ word_take(struct text *rest, char end, struct text *word)
     return true;
 }
 
-/* The first line of a request: METHOD SP PATH["?" QUERY] SP HTTP/1.x */
+/* Parses METHOD SP PATH["?" QUERY] SP HTTP/1.x. */
 static void
 connection_request(struct connection *connection)
 {
@@ -174,7 +174,7 @@ connection_await(struct connection *connection, short what)
         connection_close(connection);
 }
 
-/* Sends what it can; after the last byte our FIN. */
+/* Sends as much as the socket takes; after the last byte our FIN. */
 static void
 connection_write(struct connection *connection)
 {
@@ -196,7 +196,7 @@ connection_write(struct connection *connection)
     connection_await(connection, EV_READ);
 }
 
-/* Whether the head of the request is whole: a blank line ends it. */
+/* Whether a blank line ends the head of the request. */
 static bool
 head_complete(const struct buffer *in)
 {
@@ -222,7 +222,7 @@ connection_read(struct connection *connection)
         return;
     }
     if (connection->answered)
-        return; /* nothing is committed: it is read away */
+        return; /* nothing is committed: the input is dropped */
     buffer_commit(in, (size_t)got);
     if (head_complete(in))
         connection_request(connection);
@@ -254,8 +254,7 @@ connection_overdue(evutil_socket_t fd, short what, void *arg)
     connection_close(connection);
 }
 
-/* Whether `a` makes room before `b`: who has its answer, and then who came
- * first. */
+/* Whether `a` makes room before `b`: answered ones first, then the oldest. */
 static bool
 makes_room_before(const struct connection *a, const struct connection *b)
 {
@@ -294,7 +293,8 @@ connection_open(struct http *http, int fd)
     connection->answered = false;
     loop_arm(&connection->deadline, &limit);
     connection_await(connection, EV_READ);
-    /* It may be there, and many others may come before the loop says so. */
+    /* The request may be there, and many others may come before the loop tells
+     * of it. */
     if (connection->fd >= 0)
         connection_read(connection);
 }
@@ -355,7 +355,7 @@ http_take_memory(struct http *http)
     return enough;
 }
 
-/* Takes the sockets in any case; false: no memory. */
+/* Owns the sockets in any case. False: no memory. */
 static bool
 http_take_sockets(struct http *http, const int *fds, uint32_t count)
 {

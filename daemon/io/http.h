@@ -1,8 +1,7 @@
 /*
- * The operators' HTTP port: what daemon/io/http_page.c says, to GET and HEAD.
+ * The HTTP port of operators: the pages of http_page.c, for GET and HEAD.
  *
- * Not for the open net: there is neither password nor encryption, so it listens
- * on loopback unless the configuration says otherwise.
+ * It has neither password nor encryption. So it listens on loopback by default.
  */
 #ifndef HOLDFAST_IO_HTTP_H
 #define HOLDFAST_IO_HTTP_H
@@ -12,12 +11,12 @@
 struct http;
 
 /*
- * Answers in turns of the loop on `count` sockets that listen, up to
- * LISTEN_SOCKETS_MAX, which it owns from then on. NULL: no memory.
+ * Answers on `count` listening sockets, up to LISTEN_SOCKETS_MAX, which it owns
+ * from then on. NULL: no memory.
  */
 struct http *http_create(struct loop *loop, const int *fds, uint32_t count);
 
-/* Closes all, answered or not; sets *http to NULL. */
+/* Closes all connections; sets *http to NULL. */
 void http_destroy(struct http **http);
 
 #endif

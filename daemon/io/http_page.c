@@ -1,9 +1,9 @@
 /*
  * Health, readiness, metrics and the status page.
  *
- * Nothing that a client sent gets into a page (no name, owner or note), and the
- * configuration's prefixes have no quotes. Redis' own words are printable, and
- * are escaped in HTML. No page is longer than PAGE_BYTES.
+ * No page has text of a client: no name, owner or note. Prefixes in the
+ * configuration have no quotes. Redis' own words are printable, and are escaped
+ * in HTML. No page is longer than PAGE_BYTES.
  */
 #include "daemon/io/http_page.h"
 
@@ -22,7 +22,7 @@ static const char html[] = "text/html; charset=utf-8";
 /* Version 0.0.4 of Prometheus' text format. */
 static const char exposition[] = "text/plain; version=0.0.4; charset=utf-8";
 
-/* Each addition is a line or a few, and all of them fit in PAGE_BYTES. */
+/* Each call adds a few lines, and all of them fit in PAGE_BYTES. */
 static void __attribute__((format(printf, 2, 3)))
 add(struct buffer *body, const char *format, ...)
 {
@@ -54,7 +54,8 @@ is_ready(const struct loop *loop)
     return !is_stopping(loop) && health_of(loop)->ready;
 }
 
-/* Since when a node is as it is, and until when it settles, in seconds. */
+/* How long a node has had its state, and the rest of its settle time, in
+ * seconds. */
 static void
 node_times(const struct health_node *node, uint64_t *since_s, uint64_t *left_s)
 {
@@ -66,7 +67,7 @@ node_times(const struct health_node *node, uint64_t *since_s, uint64_t *left_s)
     *left_s = (health_left_ms(&why, now_us) + 999) / 1000;
 }
 
-/* A line for the whole, and one for each node that is not ready. */
+/* A line for the broker, and one for each node that is not ready. */
 static void
 unready_lines(const struct health *health, struct buffer *body)
 {
@@ -93,7 +94,7 @@ unready_lines(const struct health *health, struct buffer *body)
 static struct page
 page_health(const struct loop *loop, struct buffer *body)
 {
-    (void)loop; /* that it answers is the answer: the loop turns */
+    (void)loop; /* the loop turns: that is the answer */
     add(body, "ok\n");
     return (struct page){200, plain};
 }
@@ -120,7 +121,7 @@ family(struct buffer *body, const char *name, const char *help,
     add(body, "# TYPE holdfast_%s%s %s\n", name, suffix, type);
 }
 
-/* All but the counters, by gauges.def. */
+/* Gauges, by gauges.def. */
 enum shown {
 #define SHOWN(id, type, label, help) SHOWN_##id,
 #include "daemon/io/gauges.def"
@@ -154,7 +155,7 @@ gauge(struct buffer *body, enum shown shown, uint64_t value)
     add(body, "holdfast_%s %" PRIu64 "\n", shown_table[shown].name, value);
 }
 
-/* Those of the whole broker, whose use is a gauge too. */
+/* Limits of the whole broker; their use is a gauge, too. */
 static void
 limits(const struct loop *loop, struct buffer *body)
 {
@@ -238,7 +239,7 @@ gauges(const struct loop *loop, struct buffer *body)
         loop->reloaded_us / 1000000);
 }
 
-/* Of the last audit that this broker has gone through; zeros: of none yet. */
+/* The last audit that this broker has finished; zeros: none yet. */
 static void
 audit_gauges(const struct loop *loop, struct buffer *body)
 {
@@ -273,7 +274,7 @@ counters(const struct loop *loop, struct buffer *body)
     }
 }
 
-/* `labels`: those of all its series; or nothing. */
+/* `labels`: the labels of all its series; or none. */
 static void
 histogram(struct buffer *body, enum shown shown, const char *labels,
     const struct histogram *histogram, const struct histogram_scale *scale)
@@ -460,7 +461,7 @@ row(struct buffer *body, const char *name, uint64_t value)
     add(body, "<tr><td>%s<td>%" PRIu64 "\n", name, value);
 }
 
-/* A text that may have anything printable in it. */
+/* Escapes any printable text. */
 static void
 add_escaped(struct buffer *body, const char *text)
 {
@@ -471,7 +472,7 @@ add_escaped(struct buffer *body, const char *text)
             add(body, "%c", *text);
 }
 
-/* The Redis nodes that are needed, and how each of them is. */
+/* The state of each Redis node that is needed. */
 static void
 node_table(const struct health *health, struct buffer *body)
 {

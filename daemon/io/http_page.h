@@ -1,5 +1,5 @@
 /*
- * The pages of the HTTP port, made out of the loop's numbers. Knows no socket.
+ * The pages of the HTTP port, from the loop's numbers. Knows no socket.
  */
 #ifndef HOLDFAST_IO_HTTP_PAGE_H
 #define HOLDFAST_IO_HTTP_PAGE_H
@@ -8,7 +8,7 @@
 #include "daemon/base/text.h"
 #include "daemon/io/loop.h"
 
-/* No page is longer: 33 namespaces have 83 lines each of at most 180 bytes. */
+/* The most bytes of a page: 33 namespaces have 83 lines each of 180 bytes. */
 #define PAGE_BYTES (640 * 1024)
 
 struct page {
@@ -17,8 +17,8 @@ struct page {
 };
 
 /*
- * Writes the page at `path` to `body`, which is empty and has PAGE_BYTES.
- * Without one it says so, with its status.
+ * Writes the page at `path` to `body`, which is empty and has PAGE_BYTES. An
+ * unknown path has a page that says so.
  */
 struct page page_make(
     const struct loop *loop, struct text path, struct buffer *body);

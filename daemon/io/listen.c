@@ -42,7 +42,7 @@ listen_peer(const struct sockaddr_storage *address, socklen_t len, char *out,
         snprintf(out, out_bytes, "%s:%s", host, port);
 }
 
-/* An IPv6 host has all of a /64, and whoever has a uid all of its processes. */
+/* An IPv6 host has a whole /64. A uid stands for all its processes. */
 void
 listen_source(
     const struct sockaddr_storage *address, uint32_t uid, uint8_t out[16])
@@ -59,7 +59,7 @@ listen_source(
         bool is_v4 = IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr);
         memcpy(out, &v6->sin6_addr, is_v4 ? 16 : 8);
     } else {
-        out[8] = 1; /* in place of the zeros of IP */
+        out[8] = 1; /* no IP address begins so */
         memcpy(out + 12, &uid, sizeof(uid));
     }
 }
@@ -125,8 +125,8 @@ has_v4(const struct loop_address *address, uint16_t port)
            strchr(address->host, ':') == NULL;
 }
 
-/* Whether what is asked for as [::] has to leave IPv4 alone, which it has as
- * well else: somebody else is to have the port there. */
+/* Whether [::] must leave IPv4 alone, which it takes otherwise: another address
+ * has its port there. */
 static bool
 leaves_v4(const struct loop_settings *settings, const struct addrinfo *one)
 {
@@ -141,7 +141,7 @@ leaves_v4(const struct loop_settings *settings, const struct addrinfo *one)
     return settings->http != NULL && has_v4(settings->http, port);
 }
 
-/* -1 with errno where the system refuses. */
+/* -1 with errno: the system refuses. */
 static int
 tcp_socket(const struct loop_settings *settings, const struct addrinfo *one)
 {
@@ -220,7 +220,7 @@ listen_found(const struct loop_settings *settings, const struct addrinfo *found,
     return count;
 }
 
-/* A socket for each address that the host's name has; 0: `why` is set. */
+/* A socket for each address of the host's name. 0: `why` is set. */
 static uint32_t
 listen_tcp(const struct loop_settings *settings,
     const struct loop_address *address, bool anywhere, int *fds,
@@ -242,7 +242,7 @@ listen_tcp(const struct loop_settings *settings,
     return count;
 }
 
-/* A socket that nobody listens on any more is in the way, and removed. */
+/* Removes a socket that nobody listens on any more. */
 static bool
 unix_remove_stale(const struct sockaddr_un *address)
 {
@@ -260,7 +260,7 @@ unix_remove_stale(const struct sockaddr_un *address)
     int got = connect(fd, (const struct sockaddr *)address, sizeof(*address));
     int why = got == 0 || errno == EAGAIN ? EADDRINUSE : errno;
     close(fd);
-    /* Of another type, or not for us to use, it may be somebody's. */
+    /* It may be in use: another type of socket, or one that we may not use. */
     if (why != ECONNREFUSED && why != ENOENT) {
         errno = why;
         return false;
@@ -316,7 +316,7 @@ listen_on(const struct loop_settings *settings,
     return count;
 }
 
-/* Of a socket's options; -1: it is no socket. */
+/* A socket option; -1: `fd` is no socket. */
 static int
 option_of(int fd, int name)
 {
@@ -338,7 +338,7 @@ passed_is_local(int fd)
            is_loopback((struct sockaddr *)&bound);
 }
 
-/* Why nobody can be accepted there; NULL: they can. */
+/* The reason why the socket cannot be used; NULL: it can. */
 static const char *
 passed_unfit(int fd, bool anywhere)
 {
@@ -389,7 +389,7 @@ listen_log(int fd, const char *whom)
     if (bound.ss_family == AF_UNIX) {
         struct sockaddr_un path = {.sun_family = AF_UNIX};
         memcpy(&path, &bound, len < sizeof(path) ? len : sizeof(path));
-        if (path.sun_path[0] == '\0') /* a name that is in no folder */
+        if (path.sun_path[0] == '\0') /* an abstract name */
             path.sun_path[0] = '@';
         log_write(LOG_INFO, "listening", log_word("for", whom),
             log_span(

@@ -15,14 +15,14 @@ uint32_t listen_on(const struct loop_settings *settings,
     const struct loop_address *address, bool anywhere, int *fds, char *error,
     size_t error_bytes);
 
-/* Makes a socket ready that was passed. False: it is unfit, and `error` says
- * why. *tcp: whether it is TCP. */
+/* Prepares a passed socket. False: it cannot be used, and `error` says why.
+ * *tcp: whether it is TCP. */
 bool listen_take(const struct loop_socket *passed, bool anywhere, bool *tcp,
     char *error, size_t error_bytes);
 
 /*
- * The key by which connections of one source are counted: an IPv4 address, the
- * /64 of an IPv6 address, or the uid at a Unix socket (UINT32_MAX: unknown).
+ * The key that counts connections of one peer address: an IPv4 address, an IPv6
+ * /64, or the uid at a Unix socket (UINT32_MAX: unknown).
  */
 void listen_source(
     const struct sockaddr_storage *address, uint32_t uid, uint8_t out[16]);

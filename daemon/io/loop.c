@@ -1,11 +1,9 @@
 /*
- * Turns of the loop: what has become ready, then time, until neither core nor
- * store has more to do now; then what they want written. One timer wakes it for
- * whatever comes due next.
+ * Turns of the loop: events of sockets, then time, until neither core nor store
+ * has more to do; then output. One timer wakes the loop for the next due time.
  *
- * The order within a turn matters: a reply leaves only after the step that made
- * it is done, and a call to Redis is stamped before it is sent. Which lock is
- * whose is not known here.
+ * The order within a turn matters. A reply leaves only after the step that made
+ * it. A call to Redis gets its time before it is sent. Locks are unknown here.
  */
 #include "daemon/io/loop.h"
 
@@ -26,12 +24,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* With more operations under way there is better use for the time. */
+/* With more operations under way, polling wastes time. */
 #define POLL_OPS_MAX 4
-/* Descriptors for all that is not a client. */
+/* Descriptors for all but clients. */
 #define DESCRIPTORS_KEPT 200
 
-/* For when there is something to do again; `idle`: there is nothing now. */
+/* Sets the timer to the next due time. `idle`: nothing is left to do now. */
 static void
 loop_set_timer(struct loop *loop, bool idle)
 {
@@ -62,7 +60,7 @@ loop_timer(evutil_socket_t fd, short what, void *arg)
 
     (void)fd;
     (void)what;
-    /* That begins a turn, which does the rest, also where the loop polls. */
+    /* This begins a turn, which does the rest, also if the loop polls. */
     (void)engine_now(&loop->engine);
 }
 
@@ -122,10 +120,10 @@ loop_over(struct loop *loop)
 }
 
 /*
- * Polls for the next event for a moment; true where one came. Waking a sleeping
- * process takes longer than Redis needs for a call, so where little goes on and
- * the last wait was short, the next one is spent awake. A wait that was not
- * short ends that until one is again (as KVM does before it halts a guest).
+ * Polls for the next event for a moment. True: an event came. A sleeping
+ * process takes longer to wake than Redis needs for a call. So if little goes
+ * on and the last wait was short, the next wait is spent awake. A longer wait
+ * ends that until one is short again (as KVM does before it halts a guest).
  */
 static bool
 loop_poll(struct loop *loop, uint64_t from_us)
@@ -136,7 +134,7 @@ loop_poll(struct loop *loop, uint64_t from_us)
     if (!loop->poll_pays || totals.ops > POLL_OPS_MAX)
         return false;
     do {
-        /* Without ONCE it would not end while any descriptor is ready. */
+        /* Without ONCE it would go on while any descriptor is ready. */
         if (event_base_loop(loop->base, EVLOOP_ONCE | EVLOOP_NONBLOCK) < 0)
             return false;
         if (loop->engine.now_us != 0 || loop->stop_now)
@@ -145,7 +143,7 @@ loop_poll(struct loop *loop, uint64_t from_us)
     return false;
 }
 
-/* Waits for something to happen. False: libevent has failed. */
+/* Waits for an event. False: libevent has failed. */
 static bool
 loop_wait(struct loop *loop)
 {
@@ -165,7 +163,7 @@ loop_run(struct loop *loop)
 {
     for (;;) {
         loop_turn(loop);
-        /* A turn may be what the end waited for: no event may come after. */
+        /* This turn may end the stop: no event may come after it. */
         if (loop_over(loop))
             return 0;
         const char *why = store_refusal(loop->engine.store);
@@ -190,7 +188,7 @@ loop_stop(struct loop *loop)
     engine_stop(&loop->engine);
 }
 
-/* Raises the soft limit of descriptors and says how many clients fit. */
+/* Raises the soft limit of descriptors, and returns how many clients fit. */
 static uint32_t
 loop_clients_fit(uint32_t wanted)
 {
@@ -225,7 +223,7 @@ loop_take_memory(struct loop *loop)
            redis_create(loop);
 }
 
-/* Messages of libevent, usually of name servers. */
+/* Logs messages of libevent, usually of name servers. */
 static void
 loop_log(int severity, const char *text)
 {
@@ -254,8 +252,8 @@ loop_take_base(struct loop *loop)
     return true;
 }
 
-/* For clients, by TLS or not: the sockets that were passed for that, else all
- * of its addresses. */
+/* Listens for clients of one use, on the passed sockets, or else on all
+ * addresses. */
 static bool
 loop_listen(struct loop *loop, const struct loop_settings *settings,
     enum socket_use use, char *error, size_t error_bytes)
@@ -276,7 +274,8 @@ loop_listen(struct loop *loop, const struct loop_settings *settings,
     return true;
 }
 
-/* How many were passed for operators; false: `error` says which is unfit. */
+/* Takes the sockets passed for operators. False: `error` says which cannot be
+ * used. */
 static bool
 http_passed(const struct loop_settings *settings, int *fds, uint32_t *count,
     char *error, size_t error_bytes)
@@ -300,7 +299,7 @@ http_passed(const struct loop_settings *settings, int *fds, uint32_t *count,
     return true;
 }
 
-/* For operators, likewise; or not at all. */
+/* Listens for operators, on passed sockets or an address, or not at all. */
 static bool
 loop_listen_http(struct loop *loop, const struct loop_settings *settings,
     char *error, size_t error_bytes)

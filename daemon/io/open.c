@@ -24,8 +24,8 @@ secret_id(struct loop *loop, uint8_t id[16])
 }
 
 /*
- * Where a connection comes from, and what that tells of its user; what its
- * certificate tells is known already.
+ * Sets the address of the connection, and the user of a Unix socket's peer. The
+ * user of a certificate is set already.
  */
 static void
 client_identify(const struct client *client,
@@ -80,7 +80,7 @@ client_open(struct client *client, const struct sockaddr_storage *address,
     client_identify(client, address, &event);
     if (event_add(&client->event, NULL) != 0)
         return false;
-    /* Effects for a session that had the same place go out first. */
+    /* Effects for an earlier session with this place come first. */
     engine_carry_out(&loop->engine);
     engine_step(&loop->engine, &event);
     if (handle_equal(event.session, HANDLE_NONE))

@@ -1,6 +1,6 @@
 /*
- * hiredis' reader as the codec, with replies as trees in memory of our own that
- * is given back as a whole: no allocation for each value, and none that stays.
+ * hiredis' reader as the codec. Replies are trees in memory of our own, which
+ * is freed as a whole: values need no allocation each.
  *
  * Input from Redis is not trusted. A reply, parsed or incomplete, has a limit.
  * A type that RESP2 lacks ends the reader.
@@ -16,7 +16,7 @@
 
 #define ARENA_BYTES 65536
 
-/* Memory of one reply, given back as a whole. */
+/* The memory of one reply. */
 struct arena_block {
     struct arena_block *next; /* owned */
     size_t used;
@@ -27,10 +27,10 @@ struct arena_block {
 struct reader {
     redisReader *codec; /* owned */
     struct arena_block *arena;
-    size_t taken; /* of the reply that is being read, or was read last */
-    bool whole;   /* the reply that was read last has been given out */
+    size_t taken; /* of the current or the last reply */
+    bool whole;   /* the last reply was given out */
     bool begun;   /* some bytes came */
-    bool foreign; /* they are the greeting of a broker like this one */
+    bool foreign; /* they are the greeting of a broker */
 };
 
 static void *
@@ -57,7 +57,7 @@ arena_take(struct reader *reader, size_t bytes)
     return at;
 }
 
-/* Keeps one block of the usual size for the next reply. */
+/* Frees the reply, but keeps one block of the usual size for the next. */
 static void
 arena_reset(struct reader *reader)
 {
@@ -74,7 +74,7 @@ arena_reset(struct reader *reader)
     reader->taken = 0;
 }
 
-/* The place of the value that the reader has come to; NULL: no memory. */
+/* The place of the next value; NULL: no memory. */
 static struct resp *
 reader_value(const redisReadTask *task, enum resp_type type)
 {
@@ -94,7 +94,7 @@ reader_value(const redisReadTask *task, enum resp_type type)
     return value;
 }
 
-/* NULL ends the link: no memory, or a type that RESP2 does not have. */
+/* NULL ends the connection: no memory, or a type that RESP2 lacks. */
 static void *
 reader_string(const redisReadTask *task, char *bytes, size_t len)
 {
@@ -130,9 +130,9 @@ reader_array_of(const redisReadTask *task, size_t count)
 }
 
 /*
- * With 1.0 hiredis changed the type of a count and learned RESP3. Without a
- * function for a double or a boolean it makes up a pointer, so there are two
- * that refuse them.
+ * hiredis 1.0 changed the type of a count and learned RESP3. It makes up a
+ * pointer for a double or a boolean if no function takes it. So two functions
+ * refuse them.
  */
 #if HIREDIS_MAJOR >= 1
 static void *
@@ -213,7 +213,7 @@ reader_create(void)
         return NULL;
     }
     reader->codec->privdata = reader;
-    reader->codec->maxbuf = 0; /* do not give the buffer back when idle */
+    reader->codec->maxbuf = 0; /* keep the buffer when idle */
     return reader;
 }
 
@@ -234,7 +234,7 @@ reader_feed(struct reader *reader, const char *bytes, size_t len)
 {
     const redisReader *codec = reader->codec;
 
-    /* The codec would wait for the CR of a line that has none. */
+    /* The codec would wait for the missing CR of a line. */
     if (!reader->begun)
         reader->foreign = text_starts_with(text_make(bytes, len), TEXT("* "));
     reader->begun = true;

@@ -1,9 +1,9 @@
 /*
- * Links to Redis: connecting and moving bytes. The store decides what goes to
- * which link, and when to give one up.
+ * Connections to Redis: connecting and moving bytes. The store decides which
+ * connection gets a call, and when one ends.
  *
- * Names are resolved by libevent's own resolver, since getaddrinfo() would
- * block the loop. With TLS, a link is connected when its handshake is done.
+ * Names are resolved by libevent, since getaddrinfo() would block the loop. A
+ * TLS connection is connected when its handshake is done.
  */
 #include "daemon/io/redis.h"
 
@@ -54,9 +54,9 @@ struct redis_link {
     struct loop *loop; /* ref */
     struct store_link id;
     enum redis_state state;
-    int fd;                    /* -1: none */
-    bool read_is_blocked;      /* TLS has to write before it can read on */
-    struct tls_link *tls;      /* owned; NULL: plain, or not that far */
+    int fd;               /* -1: none */
+    bool read_is_blocked; /* TLS has to write before it can read on */
+    struct tls_link *tls; /* owned; NULL: plain, or before REDIS_HANDSHAKE */
     char host[STORE_HOST_MAX]; /* as the store names it */
     struct event *reading;     /* owned */
     struct event *writing;     /* owned; connecting, or output waits */
@@ -128,10 +128,10 @@ link_close(struct redis_link *link)
 static void
 link_broken(struct redis_link *link, enum health_reason reason, const char *why)
 {
-    /* A link that ended by itself may be there again. */
+    /* A connection that worked is tried at the same address again. */
     link->turn -= link_is_connected(link) && link->turn > 0;
     engine_link_lost(&link->loop->engine, link->id, reason, why);
-    link_close(link); /* after that, since `why` may be its own */
+    link_close(link); /* last, since `why` may be its own */
 }
 
 static void
@@ -140,7 +140,7 @@ link_starved(struct redis_link *link, const char *why)
     link_broken(link, HEALTH_NO_RESOURCES, why);
 }
 
-/* By a system call. */
+/* A system call failed. */
 static void
 link_failed(struct redis_link *link, int error)
 {
@@ -165,7 +165,7 @@ link_broken_tls(struct redis_link *link)
         link, reasons[tls_link_failure(link->tls)], tls_link_why(link->tls));
 }
 
-/* Has the writable event come, too, until link_write() has nothing to do. */
+/* Awaits the writable event, until link_write() has nothing to do. */
 static bool
 link_want_write(struct redis_link *link)
 {
@@ -175,7 +175,7 @@ link_want_write(struct redis_link *link)
     return false;
 }
 
-/* Reads into the loop's buffer; `end` is set where no more will. */
+/* Reads into the loop's buffer. `end` is set if no more comes. */
 static size_t
 link_receive(struct redis_link *link, const char **end)
 {
@@ -185,7 +185,7 @@ link_receive(struct redis_link *link, const char **end)
         return (size_t)got;
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return 0;
-    /* So it ends what is no TLS, without a word or with an unread one. */
+    /* A TLS port ends plain text so, with or without an alert. */
     if (link->state != REDIS_HEARD)
         *end = "closed before any answer; is that a port for TLS?";
     else if (got == 0)
@@ -196,8 +196,8 @@ link_receive(struct redis_link *link, const char **end)
 }
 
 /*
- * The same through TLS: whole records as long as there is room for one, since
- * no event tells of the rest of a record that was taken off the socket.
+ * Reads through TLS: whole records, as long as there is room for one. No event
+ * tells of the rest of a record that was taken off the socket.
  */
 static size_t
 link_receive_tls(struct redis_link *link, const char **end)
@@ -221,7 +221,7 @@ link_receive_tls(struct redis_link *link, const char **end)
 static void
 link_nonsense(struct redis_link *link)
 {
-    /* The first byte of an alert, with which TLS answers plain text. */
+    /* The first byte of a TLS alert, the answer to plain text. */
     if (link->tls == NULL && link->loop->redis_buffer[0] == 0x15)
         link_broken(link, HEALTH_TLS_EXPECTED,
             "it speaks TLS, and there is no redis.tls here");
@@ -231,7 +231,7 @@ link_nonsense(struct redis_link *link)
         link_broken(link, HEALTH_NO_REDIS, "it does not speak RESP");
 }
 
-/* Parses the input; false: the link is broken. */
+/* Parses the input. False: the connection is broken. */
 static bool
 link_take_replies(struct redis_link *link, size_t got)
 {
@@ -269,7 +269,7 @@ link_read(struct redis_link *link)
         (void)link_want_write(link);
 }
 
-/* False: not now, and the event is awaited; or never, and `end` is set. */
+/* False: the event is awaited, or `end` is set. */
 static bool
 link_send(struct redis_link *link, struct buffer *out, const char **end)
 {
@@ -289,7 +289,7 @@ link_send(struct redis_link *link, struct buffer *out, const char **end)
     return false;
 }
 
-/* The same through TLS. */
+/* Sends through TLS; the result is that of link_send(). */
 static bool
 link_send_tls(struct redis_link *link, struct buffer *out, const char **end)
 {
@@ -303,10 +303,10 @@ link_send_tls(struct redis_link *link, struct buffer *out, const char **end)
         (void)link_want_write(link);
     else if (status == TLS_BROKEN || status == TLS_ENDED)
         *end = tls_link_why(link->tls);
-    return status == TLS_DONE; /* having read, it is tried again anyway */
+    return status == TLS_DONE; /* a read tries again in any case */
 }
 
-/* Sends what the store has put there; the rest when the socket takes it. */
+/* Sends the store's output; the rest follows when the socket takes it. */
 static void
 link_write(struct redis_link *link)
 {
@@ -327,7 +327,7 @@ link_write(struct redis_link *link)
     event_del(link->writing);
 }
 
-/* It can be used. A slow Redis acknowledges what it has not read yet; a host
+/* The connection can be used. A slow Redis acknowledges unread bytes. A host
  * that is gone does not, and then the connection is broken. */
 static void
 link_connected(struct redis_link *link)
@@ -348,7 +348,7 @@ link_connected(struct redis_link *link)
     engine_link_connected(&loop->engine, link->id);
 }
 
-/* Goes on with the handshake as far as it goes now. */
+/* Goes on with the handshake as far as the socket lets it. */
 static void
 link_handshake(struct redis_link *link)
 {
@@ -472,9 +472,10 @@ link_connect_to(
 }
 
 /*
- * IPv4 and IPv6 take turns, and so do the addresses of each. One family is
- * asked for at a time. Of two at once, libevent sends each question to the next
- * name server: all of one family go to the same server, be it silent or not.
+ * IPv4 and IPv6 take turns, and so do the addresses of each. Only one family is
+ * asked for at a time. Of two questions at once, libevent would send each to
+ * the next name server. All of one family would get the same server, even a
+ * silent one.
  */
 static int
 family_in_turn(uint32_t turn)
@@ -482,7 +483,7 @@ family_in_turn(uint32_t turn)
     return turn % 2 == 0 ? AF_INET : AF_INET6;
 }
 
-/* Of several the next one, from the first again after the last. */
+/* The address in turn, the first again after the last. */
 static const struct evutil_addrinfo *
 address_in_turn(const struct evutil_addrinfo *found, uint32_t turn)
 {
@@ -509,9 +510,9 @@ link_resolved(int error, struct evutil_addrinfo *found, void *arg)
     link->query = NULL;
     const struct evutil_addrinfo *address = address_in_turn(found, link->turn);
     if (error == 0 && address == NULL)
-        error = EVUTIL_EAI_NONAME; /* /etc/hosts has it for another family */
+        error = EVUTIL_EAI_NONAME; /* /etc/hosts has only the other family */
     if (wanted)
-        link->turn++; /* unless it is one that the store can use */
+        link->turn++; /* the next time another one, unless this one works */
     if (wanted && error == 0) {
         link_connect_to(link, address->ai_addr, (socklen_t)address->ai_addrlen);
     } else if (link->state == REDIS_RESOLVING) {
@@ -533,14 +534,14 @@ link_ask_name(struct redis_link *link)
 
     struct evdns_getaddrinfo_request *query = evdns_getaddrinfo(
         link->loop->dns, link->host, link->port, &hints, link_resolved, link);
-    if (query != NULL) /* else it has been answered */
+    if (query != NULL) /* else link_resolved() was called already */
         link->query = query;
 }
 
 /*
- * Both families are asked for in less than the time for a connection, twice
- * each: a silent name server leaves time for the next one. Some name servers do
- * not keep the case of a question's letters.
+ * The questions for both families, twice each, take less than a connection may:
+ * a silent name server leaves time for the next. Some name servers do not keep
+ * the case of a question's letters.
  */
 static void
 names_bound(struct loop *loop)
@@ -555,15 +556,14 @@ names_bound(struct loop *loop)
     (void)evdns_base_set_option(loop->dns, "randomize-case:", "0");
 }
 
-/* Has the resolver read its files, where that is the first time or they have
- * changed since. */
+/* Lets the resolver read its files, at first and when they change. */
 static void
 names_read(struct loop *loop)
 {
     bool same = true;
 
     for (int i = 0; i < 2; i++) {
-        struct stat now = {0}; /* also where there is none */
+        struct stat now = {0}; /* also if the file is missing */
         struct stat *before = &loop->dns_files[i];
         (void)stat(dns_paths[i], &now);
         same = same && now.st_dev == before->st_dev &&
@@ -581,7 +581,7 @@ names_read(struct loop *loop)
         return;
     evdns_base_clear_nameservers_and_suspend(loop->dns);
     evdns_base_clear_host_addresses(loop->dns);
-    /* It logs mistakes there, and uses the rest. */
+    /* The resolver logs mistakes, and uses the rest. */
     (void)evdns_base_resolv_conf_parse(
         loop->dns, DNS_OPTIONS_ALL, dns_paths[0]);
     evdns_base_resume(loop->dns);

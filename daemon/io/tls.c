@@ -1,9 +1,8 @@
 /*
- * Trusted CAs and the own certificate, out of PEM files, as a context of
- * OpenSSL.
+ * Trusted CAs and the own certificate, from PEM files, as a context of OpenSSL.
  *
- * As a server it is asked for work by anybody: so there are only groups with
- * which a handshake is cheap, and a certificate has a limit.
+ * Anybody may make a server work. So it has only groups with a cheap handshake,
+ * and certificates of clients have a limit.
  */
 #include "daemon/io/tls_state.h"
 
@@ -17,17 +16,18 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Bytes of the certificates that a client may show. */
+/* Bytes of a client's certificates. */
 #define CLIENT_CERTS_MAX 32768
-/* Between its own and its CA's. */
+/* Certificates between the client's own and its CA's. */
 #define CLIENT_CERTS_DEPTH 8
-/* A client could have others, as ffdhe8192, take 100 ms of our time. */
+/* Other groups, such as ffdhe8192, would let a client take 100 ms of our time.
+ */
 #define SERVER_GROUPS "X25519:P-256:P-384"
-/* By TLS 1.2 a key of RSA could decrypt in place of any agreement; and whoever
- * got it later, all that was said. */
+/* TLS 1.2: with kRSA, a key that is stolen later would decrypt all earlier
+ * traffic. */
 #define SERVER_CIPHERS "DEFAULT:!kRSA"
 
-/* "PATH": what (OpenSSL's reason). */
+/* Writes `"PATH": what (OpenSSL's reason)`. */
 static bool
 refuse_file(const char *path, const char *what, char *why, size_t why_bytes)
 {
@@ -53,7 +53,7 @@ load_ca(struct tls *tls, const char *path, char *why, size_t why_bytes)
 
     ERR_clear_error();
     bool good = SSL_CTX_load_verify_locations(tls->context, path, NULL) == 1;
-    /* Clients with several certificates choose by these. */
+    /* Clients with several certificates choose by these names. */
     if (good && tls->role == TLS_SERVER)
         names = SSL_load_client_CA_file(path);
     if (!good || (tls->role == TLS_SERVER && names == NULL))
@@ -110,7 +110,7 @@ load_key(struct tls *tls, const char *path, char *why, size_t why_bytes)
     return wrong == NULL || refuse_file(path, wrong, why, why_bytes);
 }
 
-/* The certificates in it. Nobody waits for a pipe. */
+/* Reads the certificates of a file. A pipe is not waited for. */
 static bool
 digest_file(const char *path, uint8_t digest[SHA256_DIGEST_LENGTH], char *why,
     size_t why_bytes)
@@ -168,7 +168,7 @@ load_files(struct tls *tls, const struct tls_settings *settings,
     return true;
 }
 
-/* Ends a handshake whose ClientHello is too long; see tls_link.c. */
+/* Ends a handshake with a too long ClientHello; see tls_link.c. */
 static int
 hello_read(SSL *ssl, int *alert, void *arg)
 {
@@ -191,12 +191,11 @@ context_for_clients(SSL_CTX *context, const struct tls_settings *settings)
         asks |= SSL_VERIFY_FAIL_IF_NO_PEER_CERT;
     SSL_CTX_set_verify(context, asks, NULL);
     SSL_CTX_set_verify_depth(context, CLIENT_CERTS_DEPTH);
-    /* The chain that is shown comes from its file, and not from the clients'
-     * CAs. */
+    /* The own chain comes from its file, and not from the clients' CAs. */
     (void)SSL_CTX_set_mode(context, SSL_MODE_NO_AUTO_CHAIN);
     SSL_CTX_set_max_cert_list(context, CLIENT_CERTS_MAX);
     SSL_CTX_set_client_hello_cb(context, hello_read, NULL);
-    /* By TLS 1.3 there are others than those of SSL_OP_NO_TICKET. */
+    /* TLS 1.3 has other tickets than those of SSL_OP_NO_TICKET. */
     return SSL_CTX_set_num_tickets(context, 0) == 1 &&
            SSL_CTX_set_cipher_list(context, SERVER_CIPHERS) == 1 &&
            SSL_CTX_set1_groups_list(context, groups) == 1;

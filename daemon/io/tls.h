@@ -1,11 +1,11 @@
 /*
- * TLS, as a client of Redis and Sentinels, and as a server of clients. `struct
- * tls`, one for each of the two, has the trusted CAs and the own certificate. A
+ * TLS, as a client of Redis and Sentinels, and as a server of clients. A
+ * `struct tls` for each of the two has trusted CAs and the own certificate. A
  * tls_link is one connection, on a connected socket.
  *
- * Nothing blocks: where the socket has nothing, or takes nothing, that is said
- * and the same call is to be made again when it does. The socket stays its
- * owner's, and so are time-outs. Only tls.c and tls_link.c know OpenSSL.
+ * No call blocks. A call that must wait for the socket says so, and is made
+ * again later. The owner keeps the socket and its time-outs. Only tls.c and
+ * tls_link.c know OpenSSL.
  */
 #ifndef HOLDFAST_IO_TLS_H
 #define HOLDFAST_IO_TLS_H
@@ -20,13 +20,13 @@ enum tls_role {
 /* Names of PEM files, absolute or from the working folder. */
 struct tls_settings {
     enum tls_role role;
-    const char *ca;   /* ref: one certificate or more; a server's, empty: no
-                         client is asked for a certificate */
+    const char *ca;   /* ref: certificates; empty (a server's): clients need
+                         no certificate */
     const char *cert; /* ref: certificate, and its chain; empty: none */
     const char *key;  /* ref: its key; empty where there is no certificate */
     const char *server_name; /* ref: in place of the host's; empty: that */
-    bool any_name;           /* the name in a certificate does not matter */
-    bool required; /* a server's: who shows no certificate is refused */
+    bool any_name;           /* the name in a certificate is not checked */
+    bool required;           /* a server's: a client needs a certificate */
 };
 
 /* The reason of a refusal. */
@@ -41,77 +41,77 @@ struct tls;
 
 /*
  * Reads the files; `settings` is not needed after. NULL: `why` says in a line
- * what is wrong, and `part` with which file (TLS_PART_CA where memory is out).
+ * what is wrong, and `part` names the file (TLS_PART_CA if memory is out).
  */
 struct tls *tls_create(const struct tls_settings *settings, enum tls_part *part,
     char *why, size_t why_bytes);
 
-/* Links that were made with it go on with it. */
+/* Connections that use it keep it. */
 void tls_destroy(struct tls **tls);
 
-/* Whether tls_create() would make the same of these settings now. It reads the
- * files, but takes nothing of them apart, which may last where CAs are many. */
+/* Whether tls_create() would give the same result now. It reads the files, but
+ * does not parse them: that may take long with many CAs. */
 bool tls_is_current(const struct tls *tls, const struct tls_settings *settings);
 
-/* Whether the file of that part held the same bytes for both. */
+/* Whether both had the same bytes in the file of that part. */
 bool tls_same(
     const struct tls *one, const struct tls *other, enum tls_part part);
 
-/* When the first of the certificates that are shown ends, that of `cert` or one
- * of its chain, in seconds since 1970; 0: none is shown. */
+/* The end of the own certificate or of its chain, the earliest of them, in
+ * seconds since 1970; 0: there is none. */
 uint64_t tls_expiry_s(const struct tls *tls);
 
 enum tls_status {
     TLS_DONE,        /* of a read or write: some bytes at least */
-    TLS_WANTS_READ,  /* when the socket can be read, again */
-    TLS_WANTS_WRITE, /* when it can be written, again */
-    TLS_ENDED,       /* of a read: the peer sends no more, and may yet read */
+    TLS_WANTS_READ,  /* call again when the socket can be read */
+    TLS_WANTS_WRITE, /* call again when it can be written */
+    TLS_ENDED,       /* of a read: the peer sends no more, and may still read */
     TLS_BROKEN,      /* for good; tls_link_why() */
 };
 
-/* The counter of a broken one, or of a failed handshake. */
+/* The kind of a failure. */
 enum tls_failure {
     TLS_FAILED_GONE, /* the connection ended */
     TLS_FAILED_PROTOCOL,
-    TLS_FAILED_CERTIFICATE, /* one of us does not like the other's */
+    TLS_FAILED_CERTIFICATE, /* one side refused the certificate of the other */
 };
 
 struct tls_link;
 
 /*
- * On a connected non-blocking socket, which is to outlive it. `host` is the
- * name or number that was connected to; a server has NULL. NULL: no memory.
+ * Begins TLS on a connected non-blocking socket, which must outlive it. `host`
+ * is the name or number of the server; a server has NULL. NULL: no memory.
  */
 struct tls_link *tls_link_create(struct tls *tls, int fd, const char *host);
 
-/* Says nothing to the peer: the end of the socket tells it. */
+/* Frees it. The peer sees only the end of the socket. */
 void tls_link_destroy(struct tls_link **link);
 
-/* The handshake, up to TLS_DONE; before that neither read nor write. */
+/* Goes on with the handshake. Read and write come after TLS_DONE. */
 enum tls_status tls_link_handshake(struct tls_link *link);
 
-/* The bytes of a record at most. */
+/* The most bytes of a record. */
 #define TLS_RECORD_BYTES 16384
 
 /*
- * Reads up to `room` bytes, which is above 0, after the handshake. Call until
- * it wants something: no poll() tells of bytes that it has read from the socket
- * and not given yet. With room for TLS_RECORD_BYTES there is no such rest.
+ * Reads up to `room` bytes (above 0), after the handshake. Call again until it
+ * wants something: no poll() tells of bytes that OpenSSL has taken from the
+ * socket. With room for TLS_RECORD_BYTES no such bytes remain.
  */
 enum tls_status tls_link_read(
     struct tls_link *link, char *out, size_t room, size_t *got);
 
 /*
- * Some of `len` bytes, at least one; after a want the same bytes are to be
- * given again, wherever they lie, and more may follow them.
+ * Writes some of `len` bytes, at least one. After a want, the next call has the
+ * same bytes, wherever they lie, and maybe more behind them.
  */
 enum tls_status tls_link_write(
     struct tls_link *link, const char *bytes, size_t len, size_t *sent);
 
-/* Tells the peer that no more is sent; once done nothing may be written. */
+/* Tells the peer that no more comes. After TLS_DONE nothing may be written. */
 enum tls_status tls_link_end(struct tls_link *link);
 
-/* Whether it keeps a part of a record, and with it room for a whole one. */
+/* Whether it has a partial record, and so memory for a whole one. */
 bool tls_link_is_within(const struct tls_link *link);
 
 /* Why it is broken, for the log; valid until it is destroyed. */
@@ -123,9 +123,9 @@ enum tls_failure tls_link_failure(const struct tls_link *link);
 typedef void tls_name(void *arg, struct text name);
 
 /*
- * Gives each name of the peer's certificate, which has been verified: those of
- * DNS, mail and URI that it has as subjectAltName, or else its common names.
- * They may be any bytes, and of any number. False: it has shown none.
+ * Gives each name of the peer's verified certificate: its subjectAltNames of
+ * DNS, mail and URI, or else its common names. They may have any bytes, and any
+ * number. False: the peer has no certificate.
  */
 bool tls_link_names(const struct tls_link *link, tls_name *name, void *arg);
 

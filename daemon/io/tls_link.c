@@ -1,6 +1,6 @@
 /*
- * One connection by TLS, on either side of it. OpenSSL's queue of errors is
- * empty before each call, and after it; see proto/tls/openssl.h.
+ * A TLS connection, of a client or a server. OpenSSL's queue of errors is empty
+ * before and after each call; see proto/tls/openssl.h.
  */
 #include "daemon/io/tls_state.h"
 
@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of a ClientHello: OpenSSL takes 128 KiB, and keeps its ciphers and its names
- * of protocols for as long as there is the connection. */
+/* The limit of a ClientHello. OpenSSL takes 128 KiB, and keeps its ciphers and
+ * protocol names for as long as the connection lasts. */
 #define HELLO_BYTES 16384
 
 struct tls_link {
@@ -25,8 +25,8 @@ struct tls_link {
     bool handshaken;
     bool hello_is_long; /* a client's */
     enum tls_failure failure;
-    char *name; /* owned; what the certificate has to name, or NULL */
-    char *why;  /* owned; NULL: it is not broken, or there is no memory */
+    char *name; /* owned; the name that the certificate must have, or NULL */
+    char *why;  /* owned; NULL: not broken, or no memory */
 };
 
 /* Reasons */
@@ -55,7 +55,7 @@ link_fail(
     link->why = strdup(why);
 }
 
-/* The peer's certificate was not taken. */
+/* The peer's certificate was refused. */
 static void
 fail_certificate(struct tls_link *link, long verified)
 {
@@ -72,7 +72,7 @@ fail_certificate(struct tls_link *link, long verified)
             X509_verify_cert_error_string(verified));
 }
 
-/* The verdict of the peer on our certificate, or ours on its. */
+/* One side refused the certificate of the other. */
 static bool
 is_about_certificate(unsigned long error)
 {
@@ -111,7 +111,7 @@ fail_protocol(struct tls_link *link)
     link_fail(link, failure, "%s (%s)", what, holdfast_tls_text(error));
 }
 
-/* After a call that gave `result`. */
+/* The status of a call that returned `result`. */
 static enum tls_status
 link_status(struct tls_link *link, int result)
 {
@@ -137,7 +137,7 @@ link_status(struct tls_link *link, int result)
 
 /* One connection */
 
-/* Of each message; see SSL_set_msg_callback(3). */
+/* Called for each message; see SSL_set_msg_callback(3). */
 static void
 link_message(int write, int version, int type, const void *message, size_t len,
     SSL *ssl, void *arg)
@@ -152,7 +152,7 @@ link_message(int write, int version, int type, const void *message, size_t len,
         link->hello_is_long = true;
 }
 
-/* The name is the peer's; NULL where that is a client. */
+/* `name` is the server's; NULL: the peer is a client. */
 static bool
 link_prepare(struct tls_link *link, const struct tls *tls)
 {
@@ -234,8 +234,8 @@ tls_link_read(struct tls_link *link, char *out, size_t room, size_t *got)
 }
 
 /*
- * The socket takes nothing any more. By TLS 1.3 a server that does not like our
- * certificate says so after the handshake, and goes: that may lie here unread.
+ * The socket takes nothing any more. A TLS 1.3 server refuses our certificate
+ * after the handshake, and closes: the reason may lie here unread.
  */
 static void
 find_last_word(struct tls_link *link)
@@ -269,7 +269,7 @@ tls_link_end(struct tls_link *link)
     require(link->handshaken);
     ERR_clear_error();
     int result = SSL_shutdown(link->ssl);
-    /* 0: the peer has not said so yet, which nobody waits for here. */
+    /* 0: the peer has not ended TLS yet, which is not waited for */
     if (result >= 0)
         return TLS_DONE;
     return link_status(link, result);
@@ -278,7 +278,7 @@ tls_link_end(struct tls_link *link)
 bool
 tls_link_is_within(const struct tls_link *link)
 {
-    /* If only its header came, nothing is pending. */
+    /* With only its header, nothing is pending. */
     return SSL_has_pending(link->ssl) == 1 ||
            strcmp(SSL_rstate_string(link->ssl), "RB") == 0;
 }
@@ -295,9 +295,9 @@ tls_link_failure(const struct tls_link *link)
     return link->failure;
 }
 
-/* Of a certificate's owner. */
+/* Names of the certificate's owner. */
 
-/* True: it has such names. */
+/* Gives the subjectAltNames. True: there are some. */
 static bool
 give_alternatives(const X509 *cert, tls_name *name, void *arg)
 {

@@ -1,5 +1,5 @@
 /*
- * Shared by tls.c and tls_link.c: OpenSSL's context with its sources.
+ * OpenSSL's context and its sources, for tls.c and tls_link.c.
  */
 #ifndef HOLDFAST_IO_TLS_STATE_H
 #define HOLDFAST_IO_TLS_STATE_H
@@ -10,7 +10,7 @@
 #include <openssl/sha.h>
 
 struct tls {
-    uint32_t refs; /* its owner's, and one for each link */
+    uint32_t refs; /* the owner's, and one for each connection */
     enum tls_role role;
     SSL_CTX *context;                                /* owned */
     BIO_METHOD *sockets;                             /* owned */
@@ -21,8 +21,8 @@ struct tls {
     bool required;
 };
 
-/* Frees it with its last link. A server's SSL has a bool as its application
- * data: whether the ClientHello that has just come is too long. */
+/* Ends one use, and frees it with the last. A server's SSL has a bool as its
+ * application data: whether the latest ClientHello was too long. */
 void tls_unref(struct tls *tls);
 
 #endif
