@@ -17,11 +17,9 @@
 #define LINES_US     500
 
 static void
-engine_set_redis_timeout(
-    struct engine *engine, const struct core_settings *core)
+engine_set_stop_limit(struct engine *engine, const struct core_settings *core)
 {
-    engine->stop_patience_us =
-        core->stop_grace_us + 2 * core->command_timeout_us;
+    engine->stop_limit_us = core->stop_grace_us + 2 * core->command_timeout_us;
 }
 
 bool
@@ -33,7 +31,7 @@ engine_init(struct engine *engine, const struct core_settings *core,
     engine->sink = *sink;
     engine->arg = arg;
     engine->stop_us = WHEEL_NEVER;
-    engine_set_redis_timeout(engine, core);
+    engine_set_stop_limit(engine, core);
     engine->line_max = core->line_max;
     uint64_t now_us = sink->clock(arg);
     if (!effects_init(&engine->effects, EFFECT_STEPS))
@@ -52,7 +50,7 @@ void
 engine_configure(struct engine *engine, const struct core_settings *core,
     const struct store_settings *store)
 {
-    engine_set_redis_timeout(engine, core);
+    engine_set_stop_limit(engine, core);
     core_configure(engine->core, core);
     store_configure(engine->store, store);
 }
@@ -207,7 +205,7 @@ static void
 engine_note_stop(struct engine *engine)
 {
     if (engine->stop_us == WHEEL_NEVER && core_stopping(engine->core))
-        engine->stop_us = engine_now(engine) + engine->stop_patience_us;
+        engine->stop_us = engine_now(engine) + engine->stop_limit_us;
 }
 
 bool

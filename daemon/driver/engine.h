@@ -43,8 +43,8 @@ struct engine {
     struct engine_sink sink;
     void *arg;        /* ref, of the sink */
     uint64_t now_us;  /* of this turn; 0: none has begun */
-    uint64_t stop_us; /* the end of a stop's patience; WHEEL_NEVER: no stop */
-    uint64_t stop_patience_us;
+    uint64_t stop_us; /* the latest end of a stop; WHEEL_NEVER: no stop */
+    uint64_t stop_limit_us;
     uint32_t line_max;
 };
 
@@ -128,7 +128,7 @@ void engine_turn_over(struct engine *engine);
 /* Begins to stop: nothing is granted any more, and clients are told. */
 void engine_stop(struct engine *engine);
 
-/* Whether a stop is under way; and whether its patience is at its end. */
+/* Whether a stop is under way. */
 bool engine_stopping(const struct engine *engine);
 
 /* Whether the stop has taken too long: the loop must end. */

@@ -615,7 +615,7 @@ client_leave(struct client *client)
         getpeername(client->fd, (struct sockaddr *)&address, &len) == 0) {
         if (address.ss_family == AF_UNIX)
             (void)listen_uid(client->fd, &uid);
-        listen_source(&address, uid, source);
+        listen_address_key(&address, uid, source);
         hurried =
             !core_linger(client->loop->engine.core, source, &client->address);
     }

@@ -341,9 +341,9 @@ handshake_begin(
 
     if (handshake == NULL)
         return false;
-    listen_source(address, UINT32_MAX, source);
+    listen_address_key(address, UINT32_MAX, source);
     /* A client beyond the limit of its address gets no other one's place. */
-    if (!core_arrive(loop->engine.core, source, &handshake->source)) {
+    if (!core_arrive(loop->engine.core, source, &handshake->peer)) {
         free(handshake);
         return false;
     }

@@ -44,7 +44,7 @@ listen_peer(const struct sockaddr_storage *address, socklen_t len, char *out,
 
 /* An IPv6 host has a whole /64. A uid stands for all its processes. */
 void
-listen_source(
+listen_address_key(
     const struct sockaddr_storage *address, uint32_t uid, uint8_t out[16])
 {
     static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};

@@ -24,7 +24,7 @@ bool listen_take(const struct loop_socket *passed, bool anywhere, bool *tcp,
  * The key that counts connections of one peer address: an IPv4 address, an IPv6
  * /64, or the uid at a Unix socket (UINT32_MAX: unknown).
  */
-void listen_source(
+void listen_address_key(
     const struct sockaddr_storage *address, uint32_t uid, uint8_t out[16]);
 
 /* The uid of the peer at a Unix socket; false: the system does not tell. */

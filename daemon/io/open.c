@@ -35,7 +35,7 @@ client_identify(const struct client *client,
     uint32_t uid = UINT32_MAX;
     bool known = address->ss_family == AF_UNIX && listen_uid(client->fd, &uid);
 
-    listen_source(address, uid, event->open.address);
+    listen_address_key(address, uid, event->open.address);
     if (known && users != NULL)
         event->open.user = users_of_uid(users, uid, &event->open.mark);
 }

@@ -118,7 +118,7 @@ struct handshake {
     struct peer_address *peer; /* ref, the core's; NULL: not counted there */
     uint64_t end_us;
     uint64_t since_us; /* it has kept the loop waiting since then */
-    uint32_t waits;    /* that had patience of their own */
+    uint32_t waits;    /* how often the wait began anew */
     struct sockaddr_storage address;
     socklen_t address_len;
 };
