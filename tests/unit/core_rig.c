@@ -377,6 +377,14 @@ rig_silent(struct rig *rig, unsigned session)
     ck_assert_msg(line[0] == '\0', "expected nothing, got \"%s\"", line);
 }
 
+void
+rig_ask(
+    struct rig *rig, unsigned session, const char *line, const char *pattern)
+{
+    rig_say(rig, session, line);
+    rig_expect(rig, session, pattern);
+}
+
 struct op *
 rig_op(struct rig *rig, enum op_kind kind)
 {

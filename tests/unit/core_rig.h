@@ -119,6 +119,10 @@ const char *rig_line(struct rig *rig, unsigned session);
 void rig_expect(struct rig *rig, unsigned session, const char *pattern);
 void rig_silent(struct rig *rig, unsigned session);
 
+/* Says the line, and expects that reply. */
+void rig_ask(
+    struct rig *rig, unsigned session, const char *line, const char *pattern);
+
 /* The oldest operation not finished yet, which is of that kind. */
 struct op *rig_op(struct rig *rig, enum op_kind kind);
 void rig_no_op(struct rig *rig);

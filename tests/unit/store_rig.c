@@ -343,6 +343,13 @@ srig_expect(struct srig *rig, uint32_t link, const char *command)
 }
 
 void
+srig_sends(struct srig *rig, uint32_t link, const char *command)
+{
+    srig_turn(rig);
+    srig_expect(rig, link, command);
+}
+
+void
 srig_reply(struct srig *rig, uint32_t link, const struct resp *reply)
 {
     store_reply(rig->store, (struct store_link){link, rig->links[link].serial},

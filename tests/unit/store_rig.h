@@ -146,6 +146,9 @@ void srig_statuses(const struct srig *rig, const struct op *ops, unsigned first,
 const char *srig_next(struct srig *rig, uint32_t link);
 void srig_expect(struct srig *rig, uint32_t link, const char *command);
 
+/* A turn, after which that is the next command. */
+void srig_sends(struct srig *rig, uint32_t link, const char *command);
+
 void srig_reply(struct srig *rig, uint32_t link, const struct resp *reply);
 void srig_reply_array(
     struct srig *rig, uint32_t link, const struct resp *items, unsigned count);

@@ -219,8 +219,7 @@ RIG_TEST(many_holds, rig_asked())
 RIG_TEST(busy, rig_asked())
 {
     (void)rig_open(rig);
-    rig_say(rig, 1, "2 AUDIT");
-    rig_expect(rig, 1, "2 ERR BUSY retry=1");
+    rig_ask(rig, 1, "2 AUDIT", "2 ERR BUSY retry=1");
     stepped(rig, NULL, 0, 0);
     no_more_nodes(rig);
     rig_expect(rig, 0, "1 OK ~ ~ ~ findings=0 ~");
@@ -720,12 +719,10 @@ RIG_TEST(session_gone_another_asks, rig_asked())
         inspected(rig, &ticket, 1);
         asked(rig, "a", 2);
     }
-    rig_say(rig, 1, "1 AUDIT");
-    rig_expect(rig, 1, "1 ERR BUSY retry=1");
+    rig_ask(rig, 1, "1 AUDIT", "1 ERR BUSY retry=1");
     rig_event(rig, 0, CORE_DROP);
     if (_i == 0) {
-        rig_say(rig, 1, "1 AUDIT");
-        rig_expect(rig, 1, "1 ERR BUSY retry=1");
+        rig_ask(rig, 1, "1 AUDIT", "1 ERR BUSY retry=1");
         stepped(rig, NULL, 0, 7);
     }
     rig_say(rig, 1, "2 AUDIT");

@@ -114,16 +114,14 @@ session_of(struct rig *rig, const char *user, char secret)
     char line[80];
 
     snprintf(line, sizeof(line), "AUTH %s the%%20secret%%20%c", user, secret);
-    rig_say(rig, s, line);
-    rig_expect(rig, s, "- OK");
+    rig_ask(rig, s, line, "- OK");
     return s;
 }
 
 static void
 answer(struct rig *rig, unsigned s, const char *line, const char *reply)
 {
-    rig_say(rig, s, line);
-    rig_expect(rig, s, reply);
+    rig_ask(rig, s, line, reply);
 }
 
 /* --- before AUTH ---------------------------------------------------------- */
@@ -302,24 +300,21 @@ START_TEST(lists)
     rig_lock(rig, shop, "LOCK stock/1", 5);
     rig_lock(rig, shop, "LOCK stock/2", 6);
     rig_lock(rig, desk, "LOCK desk/1", 7);
-    rig_say(rig, shop, "LOCKS");
-    rig_expect(rig, shop,
+    rig_ask(rig, shop, "LOCKS",
         "- ITEM name=stock/1 state=held holders=1 waiters=0 "
         "session=~ fence=5 age_ms=0");
     rig_expect(rig, shop,
         "- ITEM name=stock/2 state=held holders=1 waiters=0 "
         "session=~ fence=6 age_ms=0");
     rig_expect(rig, shop, "- OK n=2");
-    rig_say(rig, desk, "LOCKS");
-    rig_expect(rig, desk,
+    rig_ask(rig, desk, "LOCKS",
         "- ITEM name=stock/1 state=held holders=1 waiters=0 "
         "session=~ fence=5 age_ms=0");
     rig_expect(rig, desk,
         "- ITEM name=desk/1 state=held holders=1 waiters=0 "
         "session=~ fence=7 age_ms=0");
     rig_expect(rig, desk, "- OK n=2");
-    rig_say(rig, desk, "SESSIONS");
-    rig_expect(rig, desk,
+    rig_ask(rig, desk, "SESSIONS",
         "- ITEM session=~ user=desk peer=~ age_ms=~ idle_ms=~ holds=1 waits=0");
     rig_expect(rig, desk, "- OK n=1");
     rig_say(rig, ops, "SESSIONS");
@@ -345,13 +340,11 @@ START_TEST(memories)
     rig_pass(rig, 1100);
     rig_expect(rig, shop, "* LOST stock/2 fence=6 reason=expired");
     rig_expect(rig, shop, "* LOST stock/1 fence=5 reason=expired");
-    rig_say(rig, desk, "SLOW kind=lost");
-    rig_expect(rig, desk,
+    rig_ask(rig, desk, "SLOW kind=lost",
         "- ITEM kind=lost age_ms=~ name=stock/1 session=~ reason=expired "
         "fence=5 held_ms=~ late_us=~");
     rig_expect(rig, desk, "- OK n=1");
-    rig_say(rig, shop, "SLOW kind=lost limit=1");
-    rig_expect(rig, shop,
+    rig_ask(rig, shop, "SLOW kind=lost limit=1",
         "- ITEM kind=lost age_ms=~ name=stock/1 session=~ reason=expired "
         "fence=5 held_ms=~ late_us=~");
     rig_expect(rig, shop, "- OK n=1");
@@ -481,8 +474,7 @@ START_TEST(failures_wait_in_bounded_number)
     }
     rig_silent(rig, last);
     unsigned more = rig_open_tcp(rig);
-    rig_say(rig, more, "AUTH shop x");
-    rig_expect(rig, more, "- ERR LIMIT retry=1 limit=auth");
+    rig_ask(rig, more, "AUTH shop x", "- ERR LIMIT retry=1 limit=auth");
     ck_assert_uint_eq(rig_count(rig, COUNTER_limit_auth), 1);
     session_of(rig, "shop", '1'); /* who has the right one does not wait */
     rig_event(rig, 0, CORE_DROP);
@@ -616,8 +608,7 @@ START_TEST(what_waits_behind_it_is_bounded)
         rig_say(rig, s, line);
     }
     rig_silent(rig, s);
-    rig_say(rig, s, "34 PING");
-    rig_expect(rig, s, "34 ERR LIMIT retry=1 limit=auth");
+    rig_ask(rig, s, "34 PING", "34 ERR LIMIT retry=1 limit=auth");
     if (_i == 0) {
         rig_pass(rig, 260);
         rig_expect(rig, s, "1 ERR AUTH retry=0");
@@ -1022,8 +1013,7 @@ START_TEST(rights_that_are_lost)
     ck_assert_uint_eq(answered(rig, NAMESPACE_failed), 0);
     rig_silent(rig, s);
     /* What is held is held. */
-    rig_say(rig, s, "HELD");
-    rig_expect(rig, s, "- ITEM name=nightly fence=5 ttl_ms=~ count=1");
+    rig_ask(rig, s, "HELD", "- ITEM name=nightly fence=5 ttl_ms=~ count=1");
     rig_expect(rig, s, "- OK n=1");
     answer(rig, s, "LOCK nightly", "- ERR DENIED retry=0 right=lock");
     while (rig->op_count > 0)

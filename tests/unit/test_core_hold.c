@@ -25,8 +25,7 @@ SESSION_TEST(grant_and_unlock)
     rig_granted(rig, op, 41);
     rig_expect(rig, s, "1 OK fence=41 ttl_ms=29698 count=1");
     rig_no_op(rig);
-    rig_say(rig, s, "2 UNLOCK a fence=40");
-    rig_expect(rig, s, "2 ERR STALE retry=0");
+    rig_ask(rig, s, "2 UNLOCK a fence=40", "2 ERR STALE retry=0");
     rig_say(rig, s, "3 UNLOCK a fence=41");
     op = rig_op(rig, OP_RELEASE);
     ck_assert_uint_eq(op->fence, 41);
@@ -34,10 +33,8 @@ SESSION_TEST(grant_and_unlock)
     rig_silent(rig, s);
     rig_status(rig, op, OP_OK);
     rig_expect(rig, s, "3 OK count=0");
-    rig_say(rig, s, "4 UNLOCK a");
-    rig_expect(rig, s, "4 ERR NOTHELD retry=0");
-    rig_say(rig, s, "5 RENEW a lease=5s");
-    rig_expect(rig, s, "5 ERR NOTHELD retry=0");
+    rig_ask(rig, s, "4 UNLOCK a", "4 ERR NOTHELD retry=0");
+    rig_ask(rig, s, "5 RENEW a lease=5s", "5 ERR NOTHELD retry=0");
     ck_assert_uint_eq(rig_count(rig, COUNTER_grants_at_once), 1);
     ck_assert_uint_eq(rig_count(rig, COUNTER_releases), 1);
 }
@@ -66,18 +63,15 @@ SESSION_TEST(unlock_answered_late)
 SESSION_TEST(reentry)
 {
     rig_lock(rig, s, "LOCK a", 5);
-    rig_say(rig, s, "LOCK a wait=0 lease=1s");
-    rig_expect(rig, s, "- OK fence=5 ttl_ms=~ count=2");
-    rig_say(rig, s, "LOCK a");
-    rig_expect(rig, s, "- OK fence=5 ttl_ms=~ count=3");
+    rig_ask(rig, s, "LOCK a wait=0 lease=1s", "- OK fence=5 ttl_ms=~ count=2");
+    rig_ask(rig, s, "LOCK a", "- OK fence=5 ttl_ms=~ count=3");
     rig_no_op(rig);
     for (int left = 2; left > 0; left--) {
-        rig_say(rig, s, "UNLOCK a");
-        rig_expect(rig, s, left == 2 ? "- OK count=2" : "- OK count=1");
+        rig_ask(
+            rig, s, "UNLOCK a", left == 2 ? "- OK count=2" : "- OK count=1");
     }
     rig_no_op(rig);
-    rig_say(rig, s, "RENEW a lease=1s");
-    rig_expect(rig, s, "- ERR CONFLICT retry=0");
+    rig_ask(rig, s, "RENEW a lease=1s", "- ERR CONFLICT retry=0");
     rig_say(rig, s, "UNLOCK a");
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     rig_expect(rig, s, "- OK count=0");
@@ -90,8 +84,7 @@ SESSION_TEST(owners)
     rig_say(rig, s, "2 LOCK a owner=y");
     struct op *op = rig_op(rig, OP_ACQUIRE);
     rig_queued(rig, op);
-    rig_say(rig, s, "3 UNLOCK a");
-    rig_expect(rig, s, "3 ERR NOTHELD retry=0");
+    rig_ask(rig, s, "3 UNLOCK a", "3 ERR NOTHELD retry=0");
     rig_say(rig, s, "4 UNLOCK a owner=x");
     op = rig_op(rig, OP_RELEASE);
     rig_status(rig, op, OP_OK);
@@ -145,11 +138,9 @@ SESSION_TEST(deadline_from_sending)
     /* What the renewal says now brings nothing back. */
     rig_granted(rig, rig_op(rig, OP_RENEW), 5);
     rig_silent(rig, s);
-    rig_say(rig, s, "UNLOCK a");
-    rig_expect(rig, s, "- ERR LOST retry=0");
+    rig_ask(rig, s, "UNLOCK a", "- ERR LOST retry=0");
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
-    rig_say(rig, s, "UNLOCK a");
-    rig_expect(rig, s, "- ERR NOTHELD retry=0");
+    rig_ask(rig, s, "UNLOCK a", "- ERR NOTHELD retry=0");
     ck_assert_uint_eq(rig_count(rig, COUNTER_lost_backend), 1);
 }
 
@@ -160,8 +151,7 @@ SESSION_TEST(deadline_before_all_else)
     rig_pass(rig, 15000);
     struct op *op = rig_op(rig, OP_RENEW);
     rig_stall(rig, 20000);
-    rig_say(rig, s, "LOCK a wait=0");
-    rig_expect(rig, s, "* LOST a fence=5 reason=backend");
+    rig_ask(rig, s, "LOCK a wait=0", "* LOST a fence=5 reason=backend");
     rig_silent(rig, s);
     rig_granted(rig, op, 5);
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_GONE);
@@ -258,8 +248,7 @@ SESSION_TEST(renewal_says_gone)
     rig_status(rig, rig_op(rig, OP_RENEW), OP_GONE);
     rig_expect(rig, s, "* LOST a fence=5 reason=gone owner=w");
     rig_no_op(rig);
-    rig_say(rig, s, "UNLOCK a owner=w");
-    rig_expect(rig, s, "- ERR NOTHELD retry=0");
+    rig_ask(rig, s, "UNLOCK a owner=w", "- ERR NOTHELD retry=0");
     /* A holder that only waits is one that lost it, too. */
     rig_lock(rig, s, "LOCK a", 6);
     rig_pass(rig, 10010);
@@ -348,8 +337,7 @@ SESSION_TEST(unlock_in_doubt)
     ck_assert_int_gt(tries, 200);
     ck_assert_uint_ge(rig->now_us - began_us, LEASE_US + 2 * SECOND_US);
     rig_expect(rig, s, "5 ERR INDOUBT retry=1");
-    rig_say(rig, s, "6 UNLOCK a");
-    rig_expect(rig, s, "6 ERR NOTHELD retry=0");
+    rig_ask(rig, s, "6 UNLOCK a", "6 ERR NOTHELD retry=0");
 }
 
 /* The lease is over before anybody's patience: not known is not "not held". */
@@ -444,8 +432,7 @@ SESSION_TEST(lease_longer)
 SESSION_TEST(renew_longer)
 {
     rig_lock(rig, s, "1 LOCK a lease=10s", 5);
-    rig_say(rig, s, "2 RENEW a lease=20s fence=6");
-    rig_expect(rig, s, "2 ERR STALE retry=0");
+    rig_ask(rig, s, "2 RENEW a lease=20s fence=6", "2 ERR STALE retry=0");
     rig_say(rig, s, "3 RENEW a lease=20s fence=5");
     rig_say(rig, s, "4 LOCK a");
     struct op *op = rig_op(rig, OP_RENEW);
@@ -524,19 +511,16 @@ RIG_TEST(ttl_of_silence, rig_new())
 {
     unsigned s = rig_open_tcp(rig);
 
-    rig_say(rig, s, "PING");
-    rig_expect(rig, s, "- OK");
+    rig_ask(rig, s, "PING", "- OK");
     rig_say(rig, s, "LOCK a");
     rig_granted(rig, rig_op(rig, OP_ACQUIRE), 5);
     rig_expect(rig, s, "- OK fence=5 ttl_ms=11000 count=1");
     rig_say(rig, s, "HELLO heartbeat=2s");
     (void)rig_line(rig, s);
-    rig_say(rig, s, "PING");
-    rig_expect(rig, s, "- OK ttl_ms=6000");
+    rig_ask(rig, s, "PING", "- OK ttl_ms=6000");
     rig_lock(rig, s, "LOCK b lease=1s", 6);
     rig_wait(rig, s, "LOCK c");
-    rig_say(rig, s, "PING");
-    rig_expect(rig, s, "- OK ttl_ms=6000");
+    rig_ask(rig, s, "PING", "- OK ttl_ms=6000");
 }
 
 /* A lease that is said to be longer than any that was asked is not believed. */
@@ -571,10 +555,8 @@ SESSION_TEST(ping_after_the_deadline)
 {
     rig_lock(rig, s, "LOCK a", 5);
     rig_stall(rig, 31000);
-    rig_say(rig, s, "PING");
-    rig_expect(rig, s, "- OK ttl_ms=0");
-    rig_say(rig, s, "UNLOCK a");
-    rig_expect(rig, s, "* LOST a fence=5 reason=backend");
+    rig_ask(rig, s, "PING", "- OK ttl_ms=0");
+    rig_ask(rig, s, "UNLOCK a", "* LOST a fence=5 reason=backend");
     rig_expect(rig, s, "- ERR LOST retry=0");
 }
 

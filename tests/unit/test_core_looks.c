@@ -89,8 +89,7 @@ SESSION_TEST(ended)
     rig_wait(rig, s, "1 LOCK b");
     ask_after(rig, s, 'a', 1);
     ask_after(rig, s, 'a', 2);
-    rig_say(rig, s, "2 CANCEL 1");
-    rig_expect(rig, s, "1 ERR CANCELLED retry=~");
+    rig_ask(rig, s, "2 CANCEL 1", "1 ERR CANCELLED retry=~");
     rig_expect(rig, s, "2 OK~");
     finish(rig, look(rig), 3);
     ck_assert_int_eq(rig_op(rig, OP_RELEASE)->kind, OP_RELEASE);

@@ -28,8 +28,8 @@ kept_session(struct rig *rig)
 {
     unsigned session = rig_open(rig);
 
-    rig_say(rig, session, "HELLO keep=10s");
-    rig_expect(rig, session, "- OK session=~ proto=1 server=~ keep_ms=10000");
+    rig_ask(rig, session, "HELLO keep=10s",
+        "- OK session=~ proto=1 server=~ keep_ms=10000");
     return session;
 }
 
@@ -74,12 +74,10 @@ foreign_session(struct rig *rig, bool keeps)
     unsigned session = rig_open(rig);
 
     if (keeps) {
-        rig_say(rig, session, FOREIGN " keep=5s");
-        rig_expect(
-            rig, session, "- OK session=~ proto=1 server=~ keep_ms=5000 gen=2");
+        rig_ask(rig, session, FOREIGN " keep=5s",
+            "- OK session=~ proto=1 server=~ keep_ms=5000 gen=2");
     } else {
-        rig_say(rig, session, FOREIGN);
-        rig_expect(rig, session, "- OK session=~ proto=1 server=~ gen=2");
+        rig_ask(rig, session, FOREIGN, "- OK session=~ proto=1 server=~ gen=2");
     }
     return session;
 }
@@ -169,8 +167,8 @@ RIG_TEST(claimed_as_often_as_can_be, rig_new())
 {
     unsigned s = foreign_session(rig, true);
 
-    rig_say(rig, s, "1 CLAIM a fence=5 count=2147483648");
-    rig_expect(rig, s, "1 ERR BADREQ retry=0");
+    rig_ask(
+        rig, s, "1 CLAIM a fence=5 count=2147483648", "1 ERR BADREQ retry=0");
     rig_say(rig, s, "2 CLAIM a fence=5 count=2147483647");
     rig_finish(rig, rig_op(rig, OP_RENEW),
         (struct op_result){.status = OP_OK,
@@ -178,10 +176,9 @@ RIG_TEST(claimed_as_often_as_can_be, rig_new())
             .ttl_ms = RIG_LEASE_MS,
             .ask = {.permits = 1}});
     rig_expect(rig, s, "2 OK fence=5 ttl_ms=~ count=2147483647");
-    rig_say(rig, s, "3 LOCK a");
-    rig_expect(rig, s, "3 ERR LIMIT retry=1 limit=count");
-    rig_say(rig, s, "4 LOCK a zzz wait=0");
-    rig_expect(rig, s, "4 ERR LIMIT retry=1 limit=count name=a");
+    rig_ask(rig, s, "3 LOCK a", "3 ERR LIMIT retry=1 limit=count");
+    rig_ask(rig, s, "4 LOCK a zzz wait=0",
+        "4 ERR LIMIT retry=1 limit=count name=a");
     rig_no_op(rig);
     /* What a LOCK of several had before is given back. */
     rig_say(rig, s, "5 LOCK 0 a");
@@ -192,15 +189,14 @@ RIG_TEST(claimed_as_often_as_can_be, rig_new())
     rig_say(rig, s, "6 LOCK a mode=shared");
     finish_shared(rig, 5);
     rig_expect(rig, s, "6 ERR LIMIT retry=1 limit=count");
-    rig_say(rig, s, "7 UNLOCK a");
-    rig_expect(rig, s, "7 OK count=2147483646");
+    rig_ask(rig, s, "7 UNLOCK a", "7 OK count=2147483646");
     rig_say(rig, s, "8 LOCK a zzz mode=shared wait=0");
     rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_BUSY);
     rig_expect(rig, s, "8 ERR BUSY retry=1 name=zzz");
-    rig_say(rig, s, "9 LOCK a mode=shared");
-    rig_expect(rig, s, "9 OK fence=5 ttl_ms=~ count=2147483647");
-    rig_say(rig, s, "10 LOCK a mode=shared");
-    rig_expect(rig, s, "10 ERR LIMIT retry=1 limit=count");
+    rig_ask(rig, s, "9 LOCK a mode=shared",
+        "9 OK fence=5 ttl_ms=~ count=2147483647");
+    rig_ask(
+        rig, s, "10 LOCK a mode=shared", "10 ERR LIMIT retry=1 limit=count");
     ck_assert_uint_eq(rig_count(rig, COUNTER_limit_count), 5);
 }
 
@@ -227,18 +223,15 @@ RIG_TEST(claimed, rig_new())
 {
     unsigned t = take_over(rig, holding_session(rig), 2);
 
-    rig_say(rig, t, "1 UNLOCK a");
-    rig_expect(rig, t, "1 ERR NOTHELD retry=0");
-    rig_say(rig, t, "2 CLAIM a fence=4");
-    rig_expect(rig, t, "2 ERR LOST retry=0");
+    rig_ask(rig, t, "1 UNLOCK a", "1 ERR NOTHELD retry=0");
+    rig_ask(rig, t, "2 CLAIM a fence=4", "2 ERR LOST retry=0");
     rig_say(rig, t, "3 CLAIM a fence=5 count=2");
     struct op *op = rig_op(rig, OP_RENEW);
     ck_assert(op->moves);
     ck_assert_uint_eq(op->generation, 2);
     rig_granted(rig, op, 5);
     rig_expect(rig, t, "3 OK fence=5 ttl_ms=~ count=2");
-    rig_say(rig, t, "4 UNLOCK a");
-    rig_expect(rig, t, "4 OK count=1");
+    rig_ask(rig, t, "4 UNLOCK a", "4 OK count=1");
     rig_say(rig, t, "5 UNLOCK a");
     ck_assert_uint_eq(rig_op(rig, OP_RELEASE)->generation, 2);
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
@@ -283,10 +276,9 @@ RIG_TEST(shared_elsewhere, rig_new())
     rig_say(rig, u, "1 CLAIM a fence=6");
     finish_shared(rig, 6);
     rig_expect(rig, u, "1 OK fence=6 ttl_ms=~ count=1");
-    rig_say(rig, u, "2 LOCK a");
-    rig_expect(rig, u, "2 ERR CONFLICT retry=0");
-    rig_say(rig, u, "3 HELD");
-    rig_expect(rig, u, "3 ITEM name=a fence=6 ttl_ms=~ count=1 mode=shared");
+    rig_ask(rig, u, "2 LOCK a", "2 ERR CONFLICT retry=0");
+    rig_ask(
+        rig, u, "3 HELD", "3 ITEM name=a fence=6 ttl_ms=~ count=1 mode=shared");
 }
 
 /* The same, where this broker has granted it to the connection before, and the
@@ -417,8 +409,7 @@ RIG_TEST(resume_refused, rig_new())
     for (unsigned generation = 2; generation <= 5; generation++)
         resume(rig, s, u, generation, "", "- ERR CONFLICT retry=0");
     rig_silent(rig, t);
-    rig_say(rig, u, "2 HELD");
-    rig_expect(rig, u, "2 OK n=0");
+    rig_ask(rig, u, "2 HELD", "2 OK n=0");
     /* It can hold what is its own, by its own id. */
     rig_lock(rig, u, "3 LOCK b", 6);
     rig_say(rig, t, "4 CLAIM a fence=5");
@@ -465,14 +456,12 @@ RIG_TEST(resume_malformed, rig_new())
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
         snprintf(line, sizeof(line), "HELLO name=n %s%.*s%s", table[i].words,
             table[i].digits, id, table[i].rest);
-        rig_say(rig, t, line);
-        rig_expect(rig, t, "- ERR BADREQ retry=0");
+        rig_ask(rig, t, line, "- ERR BADREQ retry=0");
         ck_assert_uint_eq(rig_count(rig, COUNTER_requests_bad), i + 1);
     }
     rig_silent(rig, s);
-    rig_say(rig, t, "1 SESSIONS");
-    rig_expect(
-        rig, t, "1 ITEM session=~ peer=~ age_ms=~ idle_ms=~ holds=1 waits=0");
+    rig_ask(rig, t, "1 SESSIONS",
+        "1 ITEM session=~ peer=~ age_ms=~ idle_ms=~ holds=1 waits=0");
     rig_expect(
         rig, t, "1 ITEM session=~ peer=~ age_ms=~ idle_ms=~ holds=0 waits=0");
     rig_expect(rig, t, "1 OK n=2");
@@ -673,8 +662,7 @@ SESSION_TEST(not_claimed_in_time)
             ck_assert_int_eq(
                 rig->ops[i]->unclean, rig->ops[i]->name.at[0] == 'b');
     rig_silent(rig, t);
-    rig_say(rig, t, "2 HELD");
-    rig_expect(rig, t, "2 ITEM name=a fence=5 ttl_ms=~ count=1");
+    rig_ask(rig, t, "2 HELD", "2 ITEM name=a fence=5 ttl_ms=~ count=1");
 }
 
 /* A CLAIM that is under way then is waited for. */
@@ -706,8 +694,7 @@ RIG_TEST(ttl_of_the_kept, rig_new())
     rig_expect(rig, s, "1 OK fence=5 ttl_ms=5000 count=1");
     rig_say(rig, s, "HELLO heartbeat=1s");
     (void)rig_line(rig, s);
-    rig_say(rig, s, "2 PING");
-    rig_expect(rig, s, "2 OK ttl_ms=5000");
+    rig_ask(rig, s, "2 PING", "2 OK ttl_ms=5000");
 }
 
 /* A CLAIM says which hold, and how often; and it may be put again. */
@@ -726,15 +713,12 @@ RIG_TEST(claims_of_other_fences, rig_new())
             .ttl_ms = RIG_LEASE_MS,
             .ask = {.permits = 1}});
     rig_expect(rig, t, "2 OK fence=9 ttl_ms=~ count=2");
-    rig_say(rig, t, "3 CLAIM a fence=9 count=2");
-    rig_expect(rig, t, "3 OK fence=9 ttl_ms=~ count=2");
-    rig_say(rig, t, "4 CLAIM a fence=10");
-    rig_expect(rig, t, "4 ERR LOST retry=0");
-    rig_say(rig, t, "5 CLAIM a fence=5");
-    rig_expect(rig, t, "5 ERR LOST retry=0");
+    rig_ask(
+        rig, t, "3 CLAIM a fence=9 count=2", "3 OK fence=9 ttl_ms=~ count=2");
+    rig_ask(rig, t, "4 CLAIM a fence=10", "4 ERR LOST retry=0");
+    rig_ask(rig, t, "5 CLAIM a fence=5", "5 ERR LOST retry=0");
     rig_no_op(rig);
-    rig_say(rig, t, "6 UNLOCK a");
-    rig_expect(rig, t, "6 OK count=1");
+    rig_ask(rig, t, "6 UNLOCK a", "6 OK count=1");
 }
 
 /* What Redis was asked for the connection before is no answer to this one. */
@@ -761,8 +745,8 @@ RIG_TEST(old_answer_to_a_wait, rig_new())
     rig_granted(rig, rig_op(rig, OP_RENEW), 8);
     rig_expect(rig, t, "1 OK fence=8 ttl_ms=~ count=1");
     rig_no_op(rig);
-    rig_say(rig, t, "2 HELD");
-    rig_expect(rig, t, "2 ITEM name=a fence=8 ttl_ms=~ count=1 mode=shared");
+    rig_ask(
+        rig, t, "2 HELD", "2 ITEM name=a fence=8 ttl_ms=~ count=1 mode=shared");
 }
 
 /* Where no record tells who waits, somebody who is away is asked after as such;
@@ -964,13 +948,11 @@ RIG_TEST(drained, rig_new())
     unsigned t = rig_open(rig);
 
     rig_wait(rig, s, "2 LOCK b");
-    rig_say(rig, t, "1 DRAIN");
-    rig_expect(rig, t, "1 OK");
+    rig_ask(rig, t, "1 DRAIN", "1 OK");
     rig_pass(rig, 10);
     rig_expect(rig, s, "* DRAIN grace_ms=10000");
     rig_expect(rig, s, "2 ERR DRAINING retry=1");
-    rig_say(rig, s, "3 LOCK c");
-    rig_expect(rig, s, "3 ERR DRAINING retry=1");
+    rig_ask(rig, s, "3 LOCK c", "3 ERR DRAINING retry=1");
     rig_event(rig, s, CORE_DROP);
     for (uint32_t i = 0; i < rig->op_count; i++)
         ck_assert_int_eq(rig->ops[i]->kind, OP_RENEW);
@@ -993,8 +975,7 @@ RIG_TEST(drained_after_it_was_taken, rig_new())
     rig_event(rig, s, CORE_DROP);
     if (_i == 1)
         moved(rig, request, 2, 13);
-    rig_say(rig, t, "1 DRAIN");
-    rig_expect(rig, t, "1 OK");
+    rig_ask(rig, t, "1 DRAIN", "1 OK");
     rig_pass(rig, 10);
     ck_assert_uint_eq(ops_of_kind(rig, OP_RENEW), _i == 1 ? 0 : 1);
 }

@@ -39,8 +39,7 @@ SESSION_TEST(order)
     grant_on(rig, "a", 4);
     ck_assert_uint_eq(rig->op_count, 1);
     grant_on(rig, "aa", 3);
-    rig_say(rig, s, "2 HELD");
-    rig_expect(rig, s, "2 OK n=0");
+    rig_ask(rig, s, "2 HELD", "2 OK n=0");
     grant_on(rig, "b", 2);
     rig_silent(rig, s);
     grant_on(rig, "c", 1);
@@ -90,8 +89,7 @@ SESSION_TEST(rolled_back)
         rig_pass(rig, 110);
         rig_expect(rig, s, "1 ERR TIMEOUT retry=1 name=b");
     } else if (how == 1) {
-        rig_say(rig, s, "2 CANCEL 1");
-        rig_expect(rig, s, "1 ERR CANCELLED retry=1 name=b");
+        rig_ask(rig, s, "2 CANCEL 1", "1 ERR CANCELLED retry=1 name=b");
         rig_expect(rig, s, "2 OK");
     } else if (how == 2) {
         rig_event(rig, s, CORE_DROP);
@@ -141,8 +139,7 @@ SESSION_TEST(reentry)
     rig_lock(rig, s, "1 LOCK a", 4);
     rig_say(rig, s, "2 LOCK b a");
     struct op *op = op_on(rig, OP_ACQUIRE, "b");
-    rig_say(rig, s, "3 HELD");
-    rig_expect(rig, s, "3 ITEM name=a fence=4 ttl_ms=~ count=1");
+    rig_ask(rig, s, "3 HELD", "3 ITEM name=a fence=4 ttl_ms=~ count=1");
     rig_expect(rig, s, "3 OK n=1");
     if (fails) {
         rig_status(rig, op, OP_CONFLICT);
@@ -150,8 +147,7 @@ SESSION_TEST(reentry)
     } else {
         rig_granted(rig, op, 9);
         rig_expect(rig, s, "2 OK fence=9,4 ttl_ms=~ count=1");
-        rig_say(rig, s, "4 UNLOCK a");
-        rig_expect(rig, s, "4 OK count=1");
+        rig_ask(rig, s, "4 UNLOCK a", "4 OK count=1");
     }
     rig_say(rig, s, "5 UNLOCK a");
     released_on(rig, "a");
@@ -171,12 +167,10 @@ SESSION_TEST(in_order)
     rig_queued(rig, op_on(rig, OP_ACQUIRE, "b"));
     rig_say(rig, s, "3 UNLOCK a");
     rig_say(rig, s, "4 RENEW a lease=3s");
-    rig_say(rig, s, "5 HELD");
-    rig_expect(rig, s, "5 OK n=0");
+    rig_ask(rig, s, "5 HELD", "5 OK n=0");
     rig_silent(rig, s);
     if (ends == 0) {
-        rig_say(rig, s, "6 CANCEL 1");
-        rig_expect(rig, s, "1 ERR CANCELLED retry=1 name=b");
+        rig_ask(rig, s, "6 CANCEL 1", "1 ERR CANCELLED retry=1 name=b");
         rig_expect(rig, s, "6 OK");
         released_on(rig, "a");
         released_on(rig, "b");
@@ -206,8 +200,7 @@ SESSION_TEST(impatient_behind_it)
     rig_silent(rig, s);
     rig_queued(rig, op_on(rig, OP_ACQUIRE, "b"));
     rig_expect(rig, s, "3 ERR BUSY retry=1");
-    rig_say(rig, s, "4 LOCK d wait=0");
-    rig_expect(rig, s, "4 ERR BUSY retry=1");
+    rig_ask(rig, s, "4 LOCK d wait=0", "4 ERR BUSY retry=1");
     rig_silent(rig, s);
     rig_pass(rig, 110);
     rig_expect(rig, s, "2 ERR TIMEOUT retry=1 name=d");
@@ -266,8 +259,7 @@ SESSION_TEST(not_shared_meanwhile)
     rig_queued(rig, op_on(rig, OP_ACQUIRE, "b"));
     rig_say(rig, s, "2 LOCK a mode=shared");
     rig_no_op(rig);
-    rig_say(rig, s, "3 CANCEL 1");
-    rig_expect(rig, s, "1 ERR CANCELLED retry=1 name=b");
+    rig_ask(rig, s, "3 CANCEL 1", "1 ERR CANCELLED retry=1 name=b");
     rig_expect(rig, s, "3 OK");
     released_on(rig, "a");
     released_on(rig, "b");
@@ -331,13 +323,11 @@ SESSION_TEST(least_of_all)
 SESSION_TEST(least_count)
 {
     rig_lock(rig, s, "1 LOCK b", 4);
-    rig_say(rig, s, "2 LOCK b");
-    rig_expect(rig, s, "2 OK fence=4 ttl_ms=~ count=2");
+    rig_ask(rig, s, "2 LOCK b", "2 OK fence=4 ttl_ms=~ count=2");
     rig_say(rig, s, "3 LOCK a b");
     grant_on(rig, "a", 5);
     rig_expect(rig, s, "3 OK fence=5,4 ttl_ms=~ count=1");
-    rig_say(rig, s, "4 LOCK a b");
-    rig_expect(rig, s, "4 OK fence=5,4 ttl_ms=~ count=2");
+    rig_ask(rig, s, "4 LOCK a b", "4 OK fence=5,4 ttl_ms=~ count=2");
 }
 
 /* A broker that goes leaves the parts of a kept session as they are. */
@@ -372,10 +362,8 @@ SESSION_TEST(kept_and_not_put_again)
     rig_event(rig, s, CORE_DROP);
     rig_resume(rig, s, t, 2, " keep=5s");
     (void)rig_line(rig, t);
-    rig_say(rig, t, "1 UNLOCK a");
-    rig_expect(rig, t, "1 ERR NOTHELD retry=0");
-    rig_say(rig, t, "2 HELD");
-    rig_expect(rig, t, "2 OK n=0");
+    rig_ask(rig, t, "1 UNLOCK a", "1 ERR NOTHELD retry=0");
+    rig_ask(rig, t, "2 HELD", "2 OK n=0");
     rig_pass(rig, 4900);
     rig_no_op(rig);
     rig_pass(rig, 200);

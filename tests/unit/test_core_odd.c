@@ -59,8 +59,7 @@ SESSION_TEST(grant_after_silence)
     rig_stall(rig, 4000);
     rig_granted(rig, op, 5);
     rig_expect(rig, s, "1 OK fence=5 ttl_ms=0 count=1");
-    rig_say(rig, s, "2 PING");
-    rig_expect(rig, s, "2 OK ttl_ms=3000");
+    rig_ask(rig, s, "2 PING", "2 OK ttl_ms=3000");
 }
 
 SESSION_TEST(too_long_after_the_end)
@@ -142,12 +141,10 @@ SESSION_TEST(same_tag_in_two_sessions)
     unsigned t = rig_open(rig);
 
     rig_wait(rig, s, "7 LOCK a");
-    rig_say(rig, t, "1 CANCEL 7");
-    rig_expect(rig, t, "1 ERR BADREQ retry=0");
+    rig_ask(rig, t, "1 CANCEL 7", "1 ERR BADREQ retry=0");
     rig_silent(rig, s);
     rig_wait(rig, t, "7 LOCK a");
-    rig_say(rig, s, "2 CANCEL 7");
-    rig_expect(rig, s, "7 ERR CANCELLED retry=1");
+    rig_ask(rig, s, "2 CANCEL 7", "7 ERR CANCELLED retry=1");
     rig_expect(rig, s, "2 OK");
     rig_silent(rig, t);
 }

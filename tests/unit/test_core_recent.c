@@ -56,12 +56,10 @@ RIG_TEST(stages, rig_slow())
 {
     unsigned a = rig_open(rig);
 
-    rig_say(rig, a, "1 HELLO name=shop");
-    rig_expect(rig, a, "1 OK session=~ proto=1 server=~");
+    rig_ask(rig, a, "1 HELLO name=shop", "1 OK session=~ proto=1 server=~");
     lock_slowly(rig, a, "2 LOCK x%20y owner=w note=n", 1000, 150000, 20000);
     rig_pass(rig, 5);
-    rig_say(rig, a, "3 SLOW");
-    rig_expect(rig, a,
+    rig_ask(rig, a, "3 SLOW",
         "3 ITEM kind=slow age_ms=5 name=x%20y session=~ client=shop owner=w "
         "op=acquire result=ok total_us=171000 queued_us=1000 redis_us=150000 "
         "confirm_us=20000 tries=1");
@@ -74,11 +72,9 @@ RIG_TEST(the_threshold, rig_slow())
     unsigned a = rig_open(rig);
 
     lock_slowly(rig, a, "1 LOCK x", 50000, SLOW_US - 50001, 0);
-    rig_say(rig, a, "2 SLOW");
-    rig_expect(rig, a, "2 OK n=0");
+    rig_ask(rig, a, "2 SLOW", "2 OK n=0");
     lock_slowly(rig, a, "3 LOCK y", 50000, SLOW_US - 50000, 0);
-    rig_say(rig, a, "4 SLOW");
-    rig_expect(rig, a,
+    rig_ask(rig, a, "4 SLOW",
         "4 ITEM kind=slow age_ms=0 name=y session=~ op=acquire result=ok "
         "total_us=100000 queued_us=50000 redis_us=50000 confirm_us=0 tries=1");
     rig_expect(rig, a, "4 OK n=1");
@@ -89,8 +85,7 @@ RIG_TEST(nothing_is_slow, rig_new())
     unsigned a = rig_open(rig);
 
     lock_slowly(rig, a, "1 LOCK x", 1000000, 1000000, 1000000);
-    rig_say(rig, a, "2 SLOW");
-    rig_expect(rig, a, "2 OK n=0");
+    rig_ask(rig, a, "2 SLOW", "2 OK n=0");
 }
 
 /* It waits for its turn, which is no operation. */
@@ -100,12 +95,10 @@ RIG_TEST(a_wait_is_not_slow, rig_slow())
 
     rig_wait(rig, a, "1 LOCK x");
     rig_pass(rig, 5000);
-    rig_say(rig, a, "2 CANCEL 1");
-    rig_expect(rig, a, "1 ERR CANCELLED retry=1");
+    rig_ask(rig, a, "2 CANCEL 1", "1 ERR CANCELLED retry=1");
     rig_expect(rig, a, "2 OK");
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
-    rig_say(rig, a, "3 SLOW");
-    rig_expect(rig, a, "3 OK n=0");
+    rig_ask(rig, a, "3 SLOW", "3 OK n=0");
 }
 
 /* What was not sent was queued; what was not answered, asked. */
@@ -113,8 +106,7 @@ RIG_TEST(unanswered, rig_slow())
 {
     unsigned a = rig_open(rig);
 
-    rig_say(rig, a, "0 HELLO name=shop");
-    rig_expect(rig, a, "0 OK session=~ proto=1 server=~");
+    rig_ask(rig, a, "0 HELLO name=shop", "0 OK session=~ proto=1 server=~");
     rig_say(rig, a, "1 SHOW x");
     struct op *op = rig_op(rig, OP_INSPECT);
     rig_pass(rig, 300);
@@ -128,8 +120,7 @@ RIG_TEST(unanswered, rig_slow())
     rig_pass(rig, 200);
     rig_status(rig, op, OP_UNKNOWN);
     rig_expect(rig, a, "2 ERR INDOUBT retry=1");
-    rig_say(rig, a, "3 SLOW");
-    rig_expect(rig, a,
+    rig_ask(rig, a, "3 SLOW",
         "3 ITEM kind=slow age_ms=0 name=x session=~ client=shop op=break "
         "result=unknown "
         "total_us=300000 queued_us=100000 redis_us=200000 confirm_us=0 "
@@ -151,8 +142,7 @@ RIG_TEST(of_a_session_that_ended, rig_slow())
     rig_event(rig, a, CORE_DROP);
     answered(
         rig, OP_RELEASE, 0, 200000, 0, (struct op_result){.status = OP_OK});
-    rig_say(rig, b, "1 SLOW");
-    rig_expect(rig, b,
+    rig_ask(rig, b, "1 SLOW",
         "1 ITEM kind=slow age_ms=0 name=x session=~ owner=w op=release "
         "result=ok total_us=200000 queued_us=0 redis_us=200000 confirm_us=0 "
         "tries=1");
@@ -252,8 +242,8 @@ RIG_TEST(given_up_in_jeopardy, rig_slow())
     bool safe = _i / END_COUNT > 1;
 
     if (_i % END_COUNT == END_KEPT) {
-        rig_say(rig, a, "0 HELLO keep=2s");
-        rig_expect(rig, a, "0 OK session=~ proto=1 server=~ keep_ms=2000");
+        rig_ask(rig, a, "0 HELLO keep=2s",
+            "0 OK session=~ proto=1 server=~ keep_ms=2000");
     }
     rig_lock(rig, a, "1 LOCK x owner=w note=n", 5);
     rig_pass(rig, late ? 20002 : 19990);
@@ -392,12 +382,9 @@ RIG_TEST(order, rig_slow())
     ck_assert_ptr_nonnull(strstr(rig_line(rig, a), " name=y "));
     ck_assert_ptr_nonnull(strstr(rig_line(rig, a), " op=release "));
     rig_expect(rig, a, "4 OK n=2");
-    rig_say(rig, a, "5 SLOW limit=0");
-    rig_expect(rig, a, "5 OK n=0");
-    rig_say(rig, a, "6 SLOW kind=fast");
-    rig_expect(rig, a, "6 ERR BADREQ retry=0");
-    rig_say(rig, a, "7 SLOW x");
-    rig_expect(rig, a, "7 ERR BADREQ retry=0");
+    rig_ask(rig, a, "5 SLOW limit=0", "5 OK n=0");
+    rig_ask(rig, a, "6 SLOW kind=fast", "6 ERR BADREQ retry=0");
+    rig_ask(rig, a, "7 SLOW x", "7 ERR BADREQ retry=0");
 }
 
 /* Only so many are kept, with names as long as they may be. */

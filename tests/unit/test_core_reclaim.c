@@ -80,8 +80,8 @@ kept_session(struct rig *rig)
 {
     unsigned session = rig_open(rig);
 
-    rig_say(rig, session, "HELLO keep=10s");
-    rig_expect(rig, session, "- OK session=~ proto=1 server=~ keep_ms=10000");
+    rig_ask(rig, session, "HELLO keep=10s",
+        "- OK session=~ proto=1 server=~ keep_ms=10000");
     return session;
 }
 
@@ -226,8 +226,7 @@ SESSION_TEST(put_again_and_held)
     finish_hold(rig, op, sent_us, RIG_LEASE_MS);
     rig_no_op(rig);
     rig_silent(rig, s);
-    rig_say(rig, s, "2 HELD");
-    rig_expect(rig, s, "2 ITEM name=a fence=5 ttl_ms=29298 count=1");
+    rig_ask(rig, s, "2 HELD", "2 ITEM name=a fence=5 ttl_ms=29298 count=1");
     rig_expect(rig, s, "2 OK n=1");
     /* The next renewal is of the lease that began so. */
     rig_pass_us(rig, sent_us + LEASE_US / 3 - LEASE_US / 30 - rig->now_us);
@@ -297,8 +296,7 @@ SESSION_TEST(not_put_again)
     if (broken)
         rig_status(rig, sole_op(rig, OP_RELEASE), OP_OK);
     rig_no_op(rig);
-    rig_say(rig, s, "2 UNLOCK a");
-    rig_expect(rig, s, "2 ERR NOTHELD retry=0");
+    rig_ask(rig, s, "2 UNLOCK a", "2 ERR NOTHELD retry=0");
     rig_lock(rig, s, "3 LOCK a", 9);
 }
 
@@ -447,12 +445,9 @@ SESSION_TEST(lease_begins_meanwhile)
 SESSION_TEST(reentered_meanwhile)
 {
     (void)losing(rig, s);
-    rig_say(rig, s, "2 LOCK a wait=0");
-    rig_expect(rig, s, "2 OK fence=5 ttl_ms=~ count=2");
-    rig_say(rig, s, "3 LOCK a limit=3");
-    rig_expect(rig, s, "3 ERR CONFLICT retry=0");
-    rig_say(rig, s, "4 UNLOCK a");
-    rig_expect(rig, s, "4 OK count=1");
+    rig_ask(rig, s, "2 LOCK a wait=0", "2 OK fence=5 ttl_ms=~ count=2");
+    rig_ask(rig, s, "3 LOCK a limit=3", "3 ERR CONFLICT retry=0");
+    rig_ask(rig, s, "4 UNLOCK a", "4 OK count=1");
     (void)sole_op(rig, OP_RECLAIM);
     finish_put_again(rig);
     rig_no_op(rig);
@@ -728,8 +723,7 @@ SESSION_TEST(cancelled_meanwhile)
     (void)losing(rig, s);
     rig_say(rig, s, "2 LOCK a mode=shared");
     rig_say(rig, s, "3 LOCK a mode=shared wait=500");
-    rig_say(rig, s, "4 CANCEL 2");
-    rig_expect(rig, s, "2 ERR CANCELLED retry=1");
+    rig_ask(rig, s, "4 CANCEL 2", "2 ERR CANCELLED retry=1");
     rig_expect(rig, s, "4 OK");
     rig_pass(rig, 510);
     rig_expect(rig, s, "3 ERR UNAVAILABLE retry=1");
@@ -840,8 +834,7 @@ SESSION_TEST(broken_meanwhile)
 
     rig_broken(rig, op->request, 5);
     rig_expect(rig, s, "* LOST a fence=5 reason=broken");
-    rig_say(rig, s, "2 UNLOCK a");
-    rig_expect(rig, s, "2 ERR LOST retry=0");
+    rig_ask(rig, s, "2 UNLOCK a", "2 ERR LOST retry=0");
     one_release_after(rig, OP_BROKEN, true);
     rig_silent(rig, s);
     rig_no_op(rig);
@@ -857,8 +850,7 @@ SESSION_TEST(displaced_meanwhile)
     rig_granted(rig, op_of_kind(rig, OP_ACQUIRE), 9);
     rig_expect(rig, s, "* LOST a fence=5 reason=gone");
     rig_expect(rig, t, "1 OK fence=9 ttl_ms=~ count=1");
-    rig_say(rig, s, "2 UNLOCK a");
-    rig_expect(rig, s, "2 ERR LOST retry=0");
+    rig_ask(rig, s, "2 UNLOCK a", "2 ERR LOST retry=0");
     one_release_after(rig, ends[_i], true);
     rig_no_op(rig);
 }
@@ -1051,8 +1043,7 @@ RIG_TEST(wait_ended_meanwhile, rig_new())
     unsigned s = what == 6 ? kept_session(rig) : rig_open(rig);
     (void)losing_place(rig, s, "1 LOCK a wait=11s");
     if (what == 0) {
-        rig_say(rig, s, "2 CANCEL 1");
-        rig_expect(rig, s, "1 ERR CANCELLED retry=1");
+        rig_ask(rig, s, "2 CANCEL 1", "1 ERR CANCELLED retry=1");
         rig_expect(rig, s, "2 OK");
     } else if (what == 1) {
         rig_pass(rig, 1000);
@@ -1071,10 +1062,8 @@ RIG_TEST(wait_ended_meanwhile, rig_new())
 SESSION_TEST(asked_again_meanwhile)
 {
     (void)losing_place(rig, s, "1 LOCK a");
-    rig_say(rig, s, "2 LOCK a wait=0");
-    rig_expect(rig, s, "2 ERR BUSY retry=1");
-    rig_say(rig, s, "3 CANCEL 1");
-    rig_expect(rig, s, "1 ERR CANCELLED retry=1");
+    rig_ask(rig, s, "2 LOCK a wait=0", "2 ERR BUSY retry=1");
+    rig_ask(rig, s, "3 CANCEL 1", "1 ERR CANCELLED retry=1");
     rig_expect(rig, s, "3 OK");
     rig_say(rig, s, "4 LOCK a");
     one_release_after(rig, OP_WAITING, false);

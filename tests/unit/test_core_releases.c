@@ -330,8 +330,7 @@ RIG_TEST(what_is_noted, rig_keeping(8))
     rig_no_op(rig);
     /* a wait that was called off: its request tells it from all later ones */
     rig_wait(rig, session, "1 LOCK a");
-    rig_say(rig, session, "2 CANCEL 1");
-    rig_expect(rig, session, "1 ERR CANCELLED retry=1");
+    rig_ask(rig, session, "2 CANCEL 1", "1 ERR CANCELLED retry=1");
     rig_expect(rig, session, "2 OK");
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     changed(rig);
@@ -351,8 +350,7 @@ RIG_TEST(what_is_noted, rig_keeping(8))
     /* however many give up waiting, the releases of holds stay */
     for (unsigned i = 0; i < 20; i++) {
         rig_wait(rig, session, "1 LOCK e");
-        rig_say(rig, session, "2 CANCEL 1");
-        rig_expect(rig, session, "1 ERR CANCELLED retry=1");
+        rig_ask(rig, session, "2 CANCEL 1", "1 ERR CANCELLED retry=1");
         rig_expect(rig, session, "2 OK");
         rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     }
@@ -373,8 +371,8 @@ moved_session(struct rig *rig)
 
     snprintf(line, sizeof(line), "0 HELLO keep=5s resume=%s gen=3",
         "0123456789abcdef0123456789abcdef");
-    rig_say(rig, session, line);
-    rig_expect(rig, session, "0 OK session=~ proto=1 server=~ keep_ms=~ gen=3");
+    rig_ask(
+        rig, session, line, "0 OK session=~ proto=1 server=~ keep_ms=~ gen=3");
     return session;
 }
 
@@ -386,8 +384,7 @@ RIG_TEST(moved, rig_keeping(8))
 
     had(rig, session, "a", 5);
     rig_wait(rig, session, "1 LOCK b");
-    rig_say(rig, session, "2 CANCEL 1");
-    rig_expect(rig, session, "1 ERR CANCELLED retry=1");
+    rig_ask(rig, session, "2 CANCEL 1", "1 ERR CANCELLED retry=1");
     rig_expect(rig, session, "2 OK");
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     changed(rig);

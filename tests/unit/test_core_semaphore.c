@@ -43,8 +43,8 @@ RIG_TEST(claimed, rig_new())
 {
     unsigned t = rig_open(rig);
 
-    rig_say(rig, t, "HELLO resume=000102030405060708090a0b0c0d0e0f gen=2");
-    rig_expect(rig, t, "- OK ~ ~ ~ gen=2");
+    rig_ask(rig, t, "HELLO resume=000102030405060708090a0b0c0d0e0f gen=2",
+        "- OK ~ ~ ~ gen=2");
     rig_say(rig, t, "1 CLAIM a fence=1 count=2");
     rig_finish(rig, rig_op(rig, OP_RENEW),
         (struct op_result){.status = OP_OK,
@@ -52,17 +52,14 @@ RIG_TEST(claimed, rig_new())
             .ttl_ms = RIG_LEASE_MS,
             .ask = {.permits = 2, .permits_max = 3}});
     rig_expect(rig, t, "1 OK fence=1 ttl_ms=~ count=2");
-    rig_say(rig, t, "2 HELD");
-    rig_expect(
-        rig, t, "2 ITEM name=a fence=1 ttl_ms=~ count=2 limit=3 permits=2");
+    rig_ask(rig, t, "2 HELD",
+        "2 ITEM name=a fence=1 ttl_ms=~ count=2 limit=3 permits=2");
     rig_expect(rig, t, "2 OK n=1");
-    rig_say(rig, t, "3 LOCK a limit=3");
-    rig_expect(rig, t, "3 ERR CONFLICT retry=0");
-    rig_say(rig, t, "4 LOCK a limit=3 permits=2");
-    rig_expect(rig, t, "4 OK fence=1 ttl_ms=~ count=3");
+    rig_ask(rig, t, "3 LOCK a limit=3", "3 ERR CONFLICT retry=0");
+    rig_ask(
+        rig, t, "4 LOCK a limit=3 permits=2", "4 OK fence=1 ttl_ms=~ count=3");
     for (unsigned i = 0; i < 2; i++) {
-        rig_say(rig, t, "5 UNLOCK a");
-        rig_expect(rig, t, "5 OK count=~");
+        rig_ask(rig, t, "5 UNLOCK a", "5 OK count=~");
         rig_no_op(rig);
     }
     rig_say(rig, t, "6 UNLOCK a");

@@ -110,8 +110,8 @@ session_that_ends(struct rig *rig, int how)
     unsigned s = rig_open(rig);
 
     if (how == ENDS_KEPT) {
-        rig_say(rig, s, "HELLO keep=60s");
-        rig_expect(rig, s, "- OK session=~ proto=1 server=~ keep_ms=60000");
+        rig_ask(rig, s, "HELLO keep=60s",
+            "- OK session=~ proto=1 server=~ keep_ms=60000");
     }
     return s;
 }
@@ -253,8 +253,7 @@ RIG_TEST(closed_behind_a_cancelled, rig_new())
     int how = _i;
     unsigned s = session_that_ends(rig, how);
     rig_say(rig, s, "1 LOCK a");
-    rig_say(rig, s, "2 CANCEL 1");
-    rig_expect(rig, s, "2 OK");
+    rig_ask(rig, s, "2 CANCEL 1", "2 OK");
     rig_say(rig, s, "3 LOCK a");
     ck_assert_uint_eq(rig->hurried, 1);
     end_session(rig, s, how);
@@ -347,8 +346,7 @@ RIG_TEST(expelled, rig_new())
         rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     }
     unsigned s = rig_open(rig);
-    rig_say(rig, s, "GET / HTTP/1.1");
-    rig_expect(rig, s, "* BYE protocol");
+    rig_ask(rig, s, "GET / HTTP/1.1", "* BYE protocol");
 }
 
 SESSION_TEST(too_long)
@@ -372,8 +370,8 @@ RIG_TEST(heartbeats, rig_new())
 {
     unsigned s = rig_open_tcp(rig);
 
-    rig_say(rig, s, "HELLO name=n heartbeat=1s");
-    rig_expect(rig, s, "- OK session=~ proto=1 server=~ heartbeat_ms=1000");
+    rig_ask(rig, s, "HELLO name=n heartbeat=1s",
+        "- OK session=~ proto=1 server=~ heartbeat_ms=1000");
     rig_lock(rig, s, "LOCK a", 5);
     rig_pass(rig, 999);
     rig_silent(rig, s);
@@ -458,8 +456,7 @@ RIG_TEST(stop_in_each_state, rig_new())
     }
     ck_assert_uint_eq(drained, 1);
     ck_assert_uint_eq(draining, 3); /* 4, 5, 6 */
-    rig_say(rig, s, "12 LOCK other");
-    rig_expect(rig, s, "12 ERR DRAINING retry=1");
+    rig_ask(rig, s, "12 LOCK other", "12 ERR DRAINING retry=1");
     struct core_event open = {.kind = CORE_OPEN};
     open.open.peer = "";
     rig_step(rig, &open);
@@ -580,31 +577,22 @@ RIG_TEST(limits, rig_create())
         snprintf(line, sizeof(line), "%u LOCK a%u", i, i);
         rig_lock(rig, s, line, i + 1);
     }
-    rig_say(rig, s, "5 LOCK b");
-    rig_expect(rig, s, "5 ERR LIMIT retry=1 limit=holds");
+    rig_ask(rig, s, "5 LOCK b", "5 ERR LIMIT retry=1 limit=holds");
     rig_lock(rig, t, "LOCK c", 5);
     rig_lock(rig, t, "LOCK d", 6);
-    rig_say(rig, t, "LOCK e");
-    rig_expect(rig, t, "- ERR LIMIT retry=1 limit=tickets");
+    rig_ask(rig, t, "LOCK e", "- ERR LIMIT retry=1 limit=tickets");
     rig_say(rig, s, "6 SHOW x");
     rig_say(rig, s, "7 UNLOCK a0");
     rig_say(rig, s, "8 SHOW x");
-    rig_say(rig, s, "9 LOCK a1");
-    rig_expect(rig, s, "9 ERR LIMIT retry=1 limit=outstanding");
-    rig_say(rig, s, "9 UNLOCK a1");
-    rig_expect(rig, s, "9 ERR LIMIT retry=1 limit=outstanding");
-    rig_say(rig, s, "9 SHOW a1");
-    rig_expect(rig, s, "9 ERR LIMIT retry=1 limit=outstanding");
-    rig_say(rig, s, "9 HELD");
-    rig_expect(rig, s, "9 ERR LIMIT retry=1 limit=outstanding");
+    rig_ask(rig, s, "9 LOCK a1", "9 ERR LIMIT retry=1 limit=outstanding");
+    rig_ask(rig, s, "9 UNLOCK a1", "9 ERR LIMIT retry=1 limit=outstanding");
+    rig_ask(rig, s, "9 SHOW a1", "9 ERR LIMIT retry=1 limit=outstanding");
+    rig_ask(rig, s, "9 HELD", "9 ERR LIMIT retry=1 limit=outstanding");
     rig_say(rig, t, "1 SHOW x");
     rig_say(rig, t, "2 SHOW x");
-    rig_say(rig, t, "3 SHOW x");
-    rig_expect(rig, t, "3 ERR LIMIT retry=1 limit=requests");
-    rig_say(rig, t, "3 UNLOCK c");
-    rig_expect(rig, t, "3 ERR LIMIT retry=1 limit=requests");
-    rig_say(rig, t, "3 LOCK c");
-    rig_expect(rig, t, "3 ERR LIMIT retry=1 limit=requests");
+    rig_ask(rig, t, "3 SHOW x", "3 ERR LIMIT retry=1 limit=requests");
+    rig_ask(rig, t, "3 UNLOCK c", "3 ERR LIMIT retry=1 limit=requests");
+    rig_ask(rig, t, "3 LOCK c", "3 ERR LIMIT retry=1 limit=requests");
 }
 
 /* What never had a place at a lock is counted for its namespace as well. */
@@ -625,26 +613,20 @@ START_TEST(turned_away)
     unsigned t = rig_open(rig);
     rig_lock(rig, s, "1 LOCK a", 1);
     rig_lock(rig, s, "2 LOCK b", 2);
-    rig_say(rig, s, "3 LOCK b0");
-    rig_expect(rig, s, "3 ERR LIMIT retry=1 limit=holds");
-    rig_say(rig, s, "3 LOCK a b1");
-    rig_expect(rig, s, "3 ERR LIMIT retry=1 limit=holds");
+    rig_ask(rig, s, "3 LOCK b0", "3 ERR LIMIT retry=1 limit=holds");
+    rig_ask(rig, s, "3 LOCK a b1", "3 ERR LIMIT retry=1 limit=holds");
     rig_lock(rig, t, "1 LOCK c", 3);
-    rig_say(rig, t, "2 LOCK b2");
-    rig_expect(rig, t, "2 ERR LIMIT retry=1 limit=tickets");
+    rig_ask(rig, t, "2 LOCK b2", "2 ERR LIMIT retry=1 limit=tickets");
     rig_say(rig, s, "3 SHOW x");
     rig_say(rig, s, "4 SHOW x");
     rig_say(rig, s, "5 SHOW x");
-    rig_say(rig, s, "6 LOCK b3");
-    rig_expect(rig, s, "6 ERR LIMIT retry=1 limit=outstanding");
+    rig_ask(rig, s, "6 LOCK b3", "6 ERR LIMIT retry=1 limit=outstanding");
     rig_say(rig, t, "3 SHOW x");
-    rig_say(rig, t, "4 LOCK b4 b5");
-    rig_expect(rig, t, "4 ERR LIMIT retry=1 limit=requests");
+    rig_ask(rig, t, "4 LOCK b4 b5", "4 ERR LIMIT retry=1 limit=requests");
     rig_stop(rig);
     rig_pass(rig, 3);
     rig_expect(rig, t, "* DRAIN grace_ms=10000");
-    rig_say(rig, t, "5 LOCK b6");
-    rig_expect(rig, t, "5 ERR DRAINING retry=1");
+    rig_ask(rig, t, "5 LOCK b6", "5 ERR DRAINING retry=1");
     ck_assert_uint_eq(core_namespaces(rig->core, rig->now_us, namespaces), 2);
     const uint64_t *counted = namespaces[0].counted->value;
     ck_assert_uint_eq(counted[NAMESPACE_limit], 5);
@@ -674,10 +656,8 @@ RIG_TEST(configured, rig_new())
     settings.namespace_count = 1;
     core_configure(rig->core, &settings);
     rig->silence_us = 3000000; /* of new connections */
-    rig_say(rig, s, "3 LOCK c");
-    rig_expect(rig, s, "3 ERR LIMIT retry=1 limit=holds");
-    rig_say(rig, s, "4 PING");
-    rig_expect(rig, s, "4 OK ttl_ms=11000");
+    rig_ask(rig, s, "3 LOCK c", "3 ERR LIMIT retry=1 limit=holds");
+    rig_ask(rig, s, "4 PING", "4 OK ttl_ms=11000");
     ck_assert_uint_eq(core_namespaces(rig->core, rig->now_us, namespaces), 2);
     ck_assert_uint_eq(namespaces[0].held, 1);
     ck_assert_uint_eq(namespaces[1].held, 1);
@@ -718,10 +698,8 @@ RIG_TEST(no_operations_left, rig_create())
         rig_event(rig, t, CORE_DROP);
     }
     ck_assert_uint_eq(rig->op_count, 10);
-    rig_say(rig, s, "1 SHOW x");
-    rig_expect(rig, s, "1 ERR LIMIT retry=1 limit=requests");
-    rig_say(rig, s, "2 RENEW a lease=9s");
-    rig_expect(rig, s, "2 ERR LIMIT retry=1 limit=requests");
+    rig_ask(rig, s, "1 SHOW x", "1 ERR LIMIT retry=1 limit=requests");
+    rig_ask(rig, s, "2 RENEW a lease=9s", "2 ERR LIMIT retry=1 limit=requests");
     rig_say(rig, s, "3 UNLOCK a");
     ck_assert_uint_eq(rig->op_count, 10);
     rig_pass(rig, 10010);
@@ -735,8 +713,7 @@ RIG_TEST(no_operations_left, rig_create())
     ck_assert_uint_eq(rig_count(rig, COUNTER_renewals), 1);
     while (rig->op_count < 10)
         rig_say(rig, s, "SHOW x");
-    rig_say(rig, s, "4 LOCK c");
-    rig_expect(rig, s, "4 ERR LIMIT retry=1 limit=tickets");
+    rig_ask(rig, s, "4 LOCK c", "4 ERR LIMIT retry=1 limit=tickets");
 }
 
 SESSION_TEST(tags)
@@ -744,23 +721,15 @@ SESSION_TEST(tags)
     unsigned t = rig_open(rig);
 
     rig_wait(rig, s, "1 LOCK a");
-    rig_say(rig, s, "1 LOCK b");
-    rig_expect(rig, s, "1 ERR BADREQ retry=0");
-    rig_say(rig, s, "1 PING");
-    rig_expect(rig, s, "1 ERR BADREQ retry=0");
-    rig_say(rig, t, "1 PING");
-    rig_expect(rig, t, "1 OK");
-    rig_say(rig, t, "2 CANCEL 1");
-    rig_expect(rig, t, "2 ERR BADREQ retry=0");
-    rig_say(rig, s, "2 CANCEL 1");
-    rig_expect(rig, s, "1 ERR CANCELLED retry=1");
+    rig_ask(rig, s, "1 LOCK b", "1 ERR BADREQ retry=0");
+    rig_ask(rig, s, "1 PING", "1 ERR BADREQ retry=0");
+    rig_ask(rig, t, "1 PING", "1 OK");
+    rig_ask(rig, t, "2 CANCEL 1", "2 ERR BADREQ retry=0");
+    rig_ask(rig, s, "2 CANCEL 1", "1 ERR CANCELLED retry=1");
     rig_expect(rig, s, "2 OK");
-    rig_say(rig, s, "1 PING");
-    rig_expect(rig, s, "1 OK");
-    rig_say(rig, s, "x+ PING");
-    rig_expect(rig, s, "- ERR ~ retry=0");
-    rig_say(rig, s, "3 NOSUCH");
-    rig_expect(rig, s, "3 ERR UNKNOWN retry=0");
+    rig_ask(rig, s, "1 PING", "1 OK");
+    rig_ask(rig, s, "x+ PING", "- ERR ~ retry=0");
+    rig_ask(rig, s, "3 NOSUCH", "3 ERR UNKNOWN retry=0");
 }
 
 RIG_TEST(held_in_parts, rig_create())
@@ -859,32 +828,27 @@ SESSION_TEST(lists)
     rig_wait(rig, t, "LOCK a");
     rig_wait(rig, t, "LOCK b");
     rig_say(rig, t, "LOCK c");
-    rig_say(rig, s, "1 LOCKS limit=1");
-    rig_expect(rig, s,
+    rig_ask(rig, s, "1 LOCKS limit=1",
         "1 ITEM name=a state=held holders=1 waiters=1 session=~ fence=5 "
         "age_ms=0 client=me owner=o note=n");
     rig_expect(rig, s, "1 OK n=1 cursor=1");
-    rig_say(rig, s, "2 LOCKS cursor=1");
-    rig_expect(rig, s, "2 ITEM name=b state=waiting holders=0 waiters=1");
+    rig_ask(rig, s, "2 LOCKS cursor=1",
+        "2 ITEM name=b state=waiting holders=0 waiters=1");
     rig_expect(rig, s, "2 OK n=1");
-    rig_say(rig, s, "3 SESSIONS limit=1");
-    rig_expect(rig, s,
+    rig_ask(rig, s, "3 SESSIONS limit=1",
         "3 ITEM session=~ name=me peer=a%20peer age_ms=0 idle_ms=0 holds=1 "
         "waits=0");
     rig_expect(rig, s, "3 OK n=1 cursor=1");
-    rig_say(rig, s, "4 SESSIONS cursor=1");
-    rig_expect(rig, s,
+    rig_ask(rig, s, "4 SESSIONS cursor=1",
         "4 ITEM session=~ peer=a%20peer age_ms=0 idle_ms=0 holds=0 waits=2");
     rig_expect(rig, s, "4 OK n=1");
-    rig_say(rig, s, "5 STATS");
-    rig_expect(rig, s, "5 ITEM name=sessions_now value=2");
+    rig_ask(rig, s, "5 STATS", "5 ITEM name=sessions_now value=2");
     rig_expect(rig, s, "5 ITEM name=locks_now value=3");
     rig_expect(rig, s, "5 ITEM name=held_now value=1");
     rig_expect(rig, s, "5 ITEM name=waiting_now value=2");
     while (rig_line(rig, s)[0] != '\0')
         ;
-    rig_say(rig, s, "6 HELP");
-    rig_expect(rig, s, "6 ITEM command=HELLO");
+    rig_ask(rig, s, "6 HELP", "6 ITEM command=HELLO");
 }
 
 /* What is left when a core is destroyed goes with it. */
@@ -930,16 +894,14 @@ RIG_TEST(killed_by_a_short_hash, rig_new())
         slab_get(&rig->core->sessions, rig->sessions[other].handle);
 
     memcpy(session->short_id, "0badf00d", 8);
-    rig_say(rig, by, "KILL 0BADF00D");
-    rig_expect(rig, by, "- OK");
+    rig_ask(rig, by, "KILL 0BADF00D", "- OK");
     rig_expect(rig, other, "* BYE killed");
     other = rig_open(rig);
     session = slab_get(&rig->core->sessions, rig->sessions[other].handle);
     memcpy(session->short_id, "0badf00d", 8);
     session = slab_get(&rig->core->sessions, rig->sessions[one].handle);
     memcpy(session->short_id, "0badf00d", 8);
-    rig_say(rig, by, "KILL 0badf00d");
-    rig_expect(rig, by, "- ERR CONFLICT retry=0");
+    rig_ask(rig, by, "KILL 0badf00d", "- ERR CONFLICT retry=0");
     rig_silent(rig, one);
     rig_silent(rig, other);
     rig_kill(rig, by, one);

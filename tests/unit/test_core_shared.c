@@ -36,8 +36,7 @@ SESSION_TEST(kinds)
     rig_expect(rig, s, "2 OK fence=6 ttl_ms=~ count=1");
     rig_expect(rig, s, "3 ERR BADREQ retry=0");
     rig_expect(rig, s, "4 OK fence=7 ttl_ms=~ count=1");
-    rig_say(rig, s, "5 HELD");
-    rig_expect(rig, s, "5 ITEM name=a fence=5 ttl_ms=~ count=1");
+    rig_ask(rig, s, "5 HELD", "5 ITEM name=a fence=5 ttl_ms=~ count=1");
     rig_expect(rig, s, "5 ITEM name=b fence=6 ttl_ms=~ count=1 mode=shared");
     rig_expect(
         rig, s, "5 ITEM name=c fence=7 ttl_ms=~ count=1 limit=3 permits=2");
@@ -54,8 +53,7 @@ SESSION_TEST(nonsense)
         "1 LOCK a b limit=3 permits=4"};
 
     for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
-        rig_say(rig, s, lines[i]);
-        rig_expect(rig, s, "1 ERR BADREQ retry=0");
+        rig_ask(rig, s, lines[i], "1 ERR BADREQ retry=0");
         rig_no_op(rig);
     }
     ck_assert_uint_eq(
@@ -97,8 +95,7 @@ SESSION_TEST(reentry_of_each_kind)
     ck_assert_uint_eq(rig_count(rig, COUNTER_refused_conflict), !row->fits);
     /* A refusal changes nothing. */
     if (row->fits) {
-        rig_say(rig, s, "3 UNLOCK a");
-        rig_expect(rig, s, "3 OK count=1");
+        rig_ask(rig, s, "3 UNLOCK a", "3 OK count=1");
     }
     rig_say(rig, s, "4 UNLOCK a");
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
@@ -125,8 +122,7 @@ SESSION_TEST(downgrade)
     rig_no_op(rig);
     rig_pass(rig, 10010);
     ck_assert(rig_op(rig, OP_RENEW)->shares); /* the data may be older */
-    rig_say(rig, s, "5 LOCK a mode=shared");
-    rig_expect(rig, s, "5 OK fence=5 ttl_ms=~ count=2");
+    rig_ask(rig, s, "5 LOCK a mode=shared", "5 OK fence=5 ttl_ms=~ count=2");
 }
 
 /* What the record has of its lease then is not the end that was asked for. */
@@ -168,8 +164,7 @@ SESSION_TEST(downgrade_in_doubt)
     rig_say(rig, s, "2 LOCK a mode=shared");
     rig_status(rig, rig_op(rig, OP_RENEW), row->status);
     rig_expect(rig, s, row->answer);
-    rig_say(rig, s, "3 LOCK a");
-    rig_expect(rig, s, "3 ERR CONFLICT retry=0");
+    rig_ask(rig, s, "3 LOCK a", "3 ERR CONFLICT retry=0");
     rig_pass(rig, 120);
     struct op *op = rig_op(rig, OP_RENEW);
     ck_assert(op->shares);
@@ -224,8 +219,7 @@ SESSION_TEST(downgrade_called_off)
         rig_pass(rig, 110);
         rig_expect(rig, s, "2 ERR UNAVAILABLE retry=1");
     } else {
-        rig_say(rig, s, "3 CANCEL 2");
-        rig_expect(rig, s, "2 ERR CANCELLED retry=1");
+        rig_ask(rig, s, "3 CANCEL 2", "2 ERR CANCELLED retry=1");
         rig_expect(rig, s, "3 OK");
     }
     rig_granted(rig, rig_op(rig, OP_RENEW), 5);
@@ -482,8 +476,7 @@ SESSION_TEST(broken)
     ck_assert(rig_op(rig, OP_RELEASE)->unclean);
     rig_broken(rig, request, 5);
     rig_silent(rig, s);
-    rig_say(rig, s, "2 UNLOCK a owner=o");
-    rig_expect(rig, s, "2 ERR LOST retry=0");
+    rig_ask(rig, s, "2 UNLOCK a owner=o", "2 ERR LOST retry=0");
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     rig_lock(rig, s, "3 LOCK b lease=60s", 6);
     rig_say(rig, s, "4 RENEW b lease=60s");

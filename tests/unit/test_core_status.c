@@ -45,8 +45,7 @@ START_TEST(nodes)
     unsigned a = rig_open(rig);
 
     rig_pass(rig, 2);
-    rig_say(rig, a, "1 STATUS");
-    rig_expect(rig, a,
+    rig_ask(rig, a, "1 STATUS",
         "1 ITEM kind=node node=a:7000 role=redis state=ready since_ms=2");
     rig_expect(rig, a,
         "1 ITEM kind=node node=a:7001 role=redis state=away since_ms=1 "
@@ -59,8 +58,7 @@ START_TEST(nodes)
         "n=3");
     health->nodes[1].connected = true;
     health->ready = true;
-    rig_say(rig, a, "2 STATUS");
-    rig_expect(rig, a, "2 ITEM kind=node node=a:7000 ~ ~ ~");
+    rig_ask(rig, a, "2 STATUS", "2 ITEM kind=node node=a:7000 ~ ~ ~");
     rig_expect(rig, a,
         "2 ITEM kind=node node=a:7001 role=redis state=refusing ~ "
         "reason=refused");

@@ -27,12 +27,10 @@ SESSION_TEST(cancelled_while_redis_is_asked)
 
     rig_say(rig, s, "1 LOCK a");
     struct op *op = rig_op(rig, OP_ACQUIRE);
-    rig_say(rig, s, "2 CANCEL 1");
-    rig_expect(rig, s, "2 OK");
+    rig_ask(rig, s, "2 CANCEL 1", "2 OK");
     rig_silent(rig, s);
     ck_assert_uint_eq(rig->hurried, 1);
-    rig_say(rig, s, "3 CANCEL 1");
-    rig_expect(rig, s, "3 OK");
+    rig_ask(rig, s, "3 CANCEL 1", "3 OK");
     if (rows[_i].said == OP_OK)
         rig_granted(rig, op, 7);
     else if (rows[_i].said == OP_WAITING)
@@ -55,8 +53,8 @@ SESSION_TEST(cancelled_and_closed)
 {
     unsigned heir = rig_open(rig);
 
-    rig_say(rig, s, "HELLO keep=9s");
-    rig_expect(rig, s, "- OK session=~ proto=1 server=~ keep_ms=9000");
+    rig_ask(rig, s, "HELLO keep=9s",
+        "- OK session=~ proto=1 server=~ keep_ms=9000");
     rig_wait(rig, s, "1 LOCK b");
     rig_event(rig, s, CORE_DROP);
     rig_resume(rig, s, heir, 2, " keep=9s");
@@ -64,8 +62,7 @@ SESSION_TEST(cancelled_and_closed)
     rig_say(rig, heir, "1 LOCK a b");
     struct op *op = rig->ops[rig->op_count - 1];
     ck_assert_int_eq(op->kind, OP_ACQUIRE);
-    rig_say(rig, heir, "2 CANCEL 1");
-    rig_expect(rig, heir, "2 OK");
+    rig_ask(rig, heir, "2 CANCEL 1", "2 OK");
     rig_event(rig, heir, CORE_EOF);
     rig_silent(rig, heir);
     rig_status(rig, op, OP_BUSY);
@@ -79,8 +76,7 @@ SESSION_TEST(cancelled_and_stopped)
 {
     rig_say(rig, s, "1 LOCK a");
     struct op *op = rig_op(rig, OP_ACQUIRE);
-    rig_say(rig, s, "2 CANCEL 1");
-    rig_expect(rig, s, "2 OK");
+    rig_ask(rig, s, "2 CANCEL 1", "2 OK");
     rig_stop(rig);
     rig_pass(rig, 10);
     rig_expect(rig, s, "* DRAIN grace_ms=10000");
@@ -109,8 +105,7 @@ SESSION_TEST(cancelled_without_an_answer)
 {
     rig_say(rig, s, "1 LOCK a");
     struct op *op = rig_op(rig, OP_ACQUIRE);
-    rig_say(rig, s, "2 CANCEL 1");
-    rig_expect(rig, s, "2 OK");
+    rig_ask(rig, s, "2 CANCEL 1", "2 OK");
     if (_i == 1) { /* nor to the release */
         rig_granted(rig, op, 7);
         op = rig_op(rig, OP_RELEASE);
@@ -152,20 +147,16 @@ SESSION_TEST(quit_is_answered_last)
 
 SESSION_TEST(no_reentry)
 {
-    rig_say(rig, s, "1 HELLO reenter=0");
-    rig_expect(rig, s, "1 OK session=~ proto=1 server=~");
+    rig_ask(rig, s, "1 HELLO reenter=0", "1 OK session=~ proto=1 server=~");
     rig_say(rig, s, "2 LOCK a");
-    rig_say(rig, s, "3 LOCK a");
-    rig_expect(rig, s, "3 ERR CONFLICT retry=0");
+    rig_ask(rig, s, "3 LOCK a", "3 ERR CONFLICT retry=0");
     rig_say(rig, s, "4 LOCK a owner=w wait=0");
     rig_granted(rig, rig_op(rig, OP_ACQUIRE), 5);
     rig_expect(rig, s, "2 OK fence=5 ttl_ms=~ count=1");
     rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_BUSY);
     rig_expect(rig, s, "4 ERR BUSY retry=1");
-    rig_say(rig, s, "5 LOCK a mode=shared");
-    rig_expect(rig, s, "5 ERR CONFLICT retry=0");
-    rig_say(rig, s, "6 LOCK b a");
-    rig_expect(rig, s, "6 ERR CONFLICT retry=0 name=a");
+    rig_ask(rig, s, "5 LOCK a mode=shared", "5 ERR CONFLICT retry=0");
+    rig_ask(rig, s, "6 LOCK b a", "6 ERR CONFLICT retry=0 name=a");
     rig_no_op(rig);
     rig_say(rig, s, "7 UNLOCK a");
     rig_say(rig, s, "8 LOCK a");
@@ -173,10 +164,8 @@ SESSION_TEST(no_reentry)
     rig_expect(rig, s, "7 OK count=0");
     rig_granted(rig, rig_op(rig, OP_ACQUIRE), 6);
     rig_expect(rig, s, "8 OK fence=6 ttl_ms=~ count=1");
-    rig_say(rig, s, "9 HELLO reenter=1");
-    rig_expect(rig, s, "9 OK session=~ proto=1 server=~");
-    rig_say(rig, s, "10 LOCK a");
-    rig_expect(rig, s, "10 OK fence=6 ttl_ms=~ count=2");
+    rig_ask(rig, s, "9 HELLO reenter=1", "9 OK session=~ proto=1 server=~");
+    rig_ask(rig, s, "10 LOCK a", "10 OK fence=6 ttl_ms=~ count=2");
 }
 
 /* keep= is all that is left where the broker alone sees the end. */
@@ -184,13 +173,12 @@ RIG_TEST(no_more_than_keep, rig_new())
 {
     unsigned s = rig_open_tcp(rig);
 
-    rig_say(rig, s, "HELLO keep=5s");
-    rig_expect(rig, s, "- OK session=~ proto=1 server=~ keep_ms=5000");
+    rig_ask(rig, s, "HELLO keep=5s",
+        "- OK session=~ proto=1 server=~ keep_ms=5000");
     rig_say(rig, s, "LOCK a");
     rig_granted(rig, rig_op(rig, OP_ACQUIRE), 5);
     rig_expect(rig, s, "- OK fence=5 ttl_ms=5000 count=1");
-    rig_say(rig, s, "PING");
-    rig_expect(rig, s, "- OK ttl_ms=5000");
+    rig_ask(rig, s, "PING", "- OK ttl_ms=5000");
 }
 
 /* A PING is about holds that somebody counts on. */
@@ -198,8 +186,8 @@ SESSION_TEST(pinged_holds)
 {
     unsigned heir = rig_open(rig);
 
-    rig_say(rig, s, "HELLO keep=60s");
-    rig_expect(rig, s, "- OK session=~ proto=1 server=~ keep_ms=60000");
+    rig_ask(rig, s, "HELLO keep=60s",
+        "- OK session=~ proto=1 server=~ keep_ms=60000");
     rig_lock(rig, s, "LOCK a", 5);
     rig_lock(rig, s, "LOCK b lease=9s", 6);
     rig_say(rig, s, "PING"); /* b has an end of its own */
@@ -207,8 +195,7 @@ SESSION_TEST(pinged_holds)
     rig_event(rig, s, CORE_DROP);
     rig_resume(rig, s, heir, 2, "");
     rig_expect(rig, heir, "- OK session=~ proto=1 server=~ gen=2");
-    rig_say(rig, heir, "PING");
-    rig_expect(rig, heir, "- OK");
+    rig_ask(rig, heir, "PING", "- OK");
     rig_say(rig, heir, "CLAIM a fence=5");
     struct op *op = rig_op(rig, OP_RENEW);
     rig_finish(rig, op,
@@ -217,8 +204,7 @@ SESSION_TEST(pinged_holds)
             .ttl_ms = RIG_LEASE_MS,
             .ask = {.permits = 1}});
     rig_expect(rig, heir, "- OK fence=5 ttl_ms=~ count=1");
-    rig_say(rig, heir, "PING");
-    rig_expect(rig, heir, "- OK ttl_ms=29698");
+    rig_ask(rig, heir, "PING", "- OK ttl_ms=29698");
 }
 
 /* Beside a lease= alone a PING tells for how long the session is safe. */
@@ -227,8 +213,7 @@ RIG_TEST(pinged_leases, rig_new())
     unsigned s = _i == 0 ? rig_open(rig) : rig_open_tcp(rig);
 
     rig_lock(rig, s, "LOCK a lease=9s", 5);
-    rig_say(rig, s, "PING");
-    rig_expect(rig, s, _i == 0 ? "- OK" : "- OK ttl_ms=11000");
+    rig_ask(rig, s, "PING", _i == 0 ? "- OK" : "- OK ttl_ms=11000");
 }
 
 /* keep= is the connection's that says it. */
@@ -236,8 +221,8 @@ SESSION_TEST(keep_is_not_inherited)
 {
     unsigned heir = rig_open(rig);
 
-    rig_say(rig, s, "HELLO keep=60s");
-    rig_expect(rig, s, "- OK session=~ proto=1 server=~ keep_ms=60000");
+    rig_ask(rig, s, "HELLO keep=60s",
+        "- OK session=~ proto=1 server=~ keep_ms=60000");
     rig_lock(rig, s, "LOCK a", 5);
     rig_event(rig, s, CORE_DROP);
     rig_resume(rig, s, heir, 2, _i == 0 ? "" : " keep=9s");
@@ -262,8 +247,7 @@ SESSION_TEST(a_lease_lasts_for_others)
     rig_expect(rig, s, "- OK fence=5 ttl_ms=~ count=1");
     rig_pass(rig, 9900);
     rig_expect(rig, s, "* LOST a fence=5 reason=expired");
-    rig_say(rig, s, "1 LOCK a wait=0");
-    rig_expect(rig, s, "1 ERR BUSY retry=1");
+    rig_ask(rig, s, "1 LOCK a wait=0", "1 ERR BUSY retry=1");
     rig_say(rig, s, "2 LOCK a wait=50ms");
     rig_pass(rig, 60);
     rig_expect(rig, s, "2 ERR TIMEOUT retry=1");

@@ -16,8 +16,7 @@ RIG_TEST(nothing, rig_new())
 {
     unsigned a = rig_open(rig);
 
-    rig_say(rig, a, "1 TOP");
-    rig_expect(rig, a, "1 OK n=0");
+    rig_ask(rig, a, "1 TOP", "1 OK n=0");
     rig_lock(rig, a, "2 LOCK x", 5);
     rig_say(rig, a, "3 UNLOCK x");
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
@@ -32,15 +31,13 @@ RIG_TEST(all_kinds, rig_new())
     unsigned a = rig_open(rig);
     unsigned b = rig_open(rig);
 
-    rig_say(rig, a, "1 HELLO name=shop%0A");
-    rig_expect(rig, a, "1 OK session=~ proto=1 server=~");
+    rig_ask(rig, a, "1 HELLO name=shop%0A", "1 OK session=~ proto=1 server=~");
     rig_lock(rig, a, "2 LOCK x%20y owner=w note=n%09", 5);
     rig_lock(rig, a, "3 LOCK s mode=shared", 6);
     rig_pass(rig, 100);
     rig_wait(rig, b, "1 LOCK x%20y limit=3 permits=2 note=m");
     rig_pass(rig, 50);
-    rig_say(rig, a, "4 TOP");
-    rig_expect(rig, a,
+    rig_ask(rig, a, "4 TOP",
         "4 ITEM kind=contended name=x%20y waits=1 waited_ms=50 waiters=1");
     rig_expect(rig, a,
         "4 ITEM kind=holder name=x%20y age_ms=150 session=~ fence=5 "
@@ -148,14 +145,12 @@ RIG_TEST(a_hand_over, rig_new())
     expect_ages(rig, a, "holder", "y", (const unsigned[]){210});
     expect_ages(rig, a, "waiter", "x", (const unsigned[]){220});
     rig_expect(rig, a, "4 OK n=3");
-    rig_say(rig, b, "2 CANCEL 1");
-    rig_expect(rig, b, "1 ERR CANCELLED retry=1");
+    rig_ask(rig, b, "2 CANCEL 1", "1 ERR CANCELLED retry=1");
     rig_expect(rig, b, "2 OK");
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     rig_lock(rig, b, "3 LOCK x", 7);
-    rig_say(rig, a, "5 TOP");
-    rig_expect(
-        rig, a, "5 ITEM kind=contended name=x waits=1 waited_ms=220 waiters=0");
+    rig_ask(rig, a, "5 TOP",
+        "5 ITEM kind=contended name=x waits=1 waited_ms=220 waiters=0");
     expect_ages(rig, a, "holder", "yx", (const unsigned[]){210, 0});
     rig_expect(rig, a, "5 OK n=3");
 }
@@ -184,8 +179,7 @@ RIG_TEST(a_wait_that_is_put_again, rig_new())
     expect_ages(rig, a, "waiter", "xy", (const unsigned[]){10000, 10000});
     rig_expect(rig, a, "3 OK n=4");
     rig_queued(rig, op);
-    rig_say(rig, a, "4 TOP limit=1");
-    rig_expect(rig, a,
+    rig_ask(rig, a, "4 TOP limit=1",
         "4 ITEM kind=contended name=~ waits=1 waited_ms=10000 waiters=1");
     expect_ages(rig, a, "waiter", "x", (const unsigned[]){10000});
     rig_expect(rig, a, "4 OK n=2");
@@ -206,8 +200,7 @@ RIG_TEST(another_wait, rig_new())
     rig_expect(rig, a, "1 ERR TIMEOUT retry=1");
     rig_queued(rig, rig->ops[rig->op_count - 1]);
     rig_pass(rig, 5);
-    rig_say(rig, a, "3 TOP");
-    rig_expect(rig, a,
+    rig_ask(rig, a, "3 TOP",
         "3 ITEM kind=contended name=x waits=2 waited_ms=10006 waiters=1");
     expect_ages(rig, a, "waiter", "x", (const unsigned[]){5});
     rig_expect(rig, a, "3 OK n=2");
@@ -221,8 +214,7 @@ RIG_TEST(it_fades, rig_new())
     for (int i = 0; i < 4; i++) {
         rig_wait(rig, a, "1 LOCK x");
         rig_pass(rig, 1000);
-        rig_say(rig, a, "2 CANCEL 1");
-        rig_expect(rig, a, "1 ERR CANCELLED retry=1");
+        rig_ask(rig, a, "2 CANCEL 1", "1 ERR CANCELLED retry=1");
         rig_expect(rig, a, "2 OK");
         rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     }
@@ -234,13 +226,11 @@ RIG_TEST(it_fades, rig_new())
         char line[80];
         snprintf(line, sizeof(line),
             "3 ITEM kind=contended name=x waits=%s waiters=0", faded[i]);
-        rig_say(rig, a, "3 TOP");
-        rig_expect(rig, a, line);
+        rig_ask(rig, a, "3 TOP", line);
         rig_expect(rig, a, "3 OK n=1");
         rig_pass(rig, 60000);
     }
-    rig_say(rig, a, "3 TOP");
-    rig_expect(rig, a, "3 OK n=0");
+    rig_ask(rig, a, "3 TOP", "3 OK n=0");
 }
 
 /* Of many names those are told that were waited for most, with what may be
@@ -254,13 +244,11 @@ RIG_TEST(many_names, rig_new())
         snprintf(line, sizeof(line), "1 LOCK %s%d", i % 2 == 0 ? "hot" : "x",
             i % 2 == 0 ? 0 : i);
         rig_wait(rig, a, line);
-        rig_say(rig, a, "2 CANCEL 1");
-        rig_expect(rig, a, "1 ERR CANCELLED retry=1");
+        rig_ask(rig, a, "2 CANCEL 1", "1 ERR CANCELLED retry=1");
         rig_expect(rig, a, "2 OK");
         rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     }
-    rig_say(rig, a, "3 TOP limit=2");
-    rig_expect(rig, a,
+    rig_ask(rig, a, "3 TOP limit=2",
         "3 ITEM kind=contended name=hot0 waits=100 waited_ms=0 waiters=0");
     rig_expect(
         rig, a, "3 ITEM kind=contended name=~ waits=1 ~ waited_ms=0 waiters=0");
@@ -294,12 +282,9 @@ RIG_TEST(limits, rig_create())
         snprintf(line, sizeof(line), "2 OK n=%u", counts[i][1]);
         rig_expect(rig, a, line);
     }
-    rig_say(rig, a, "3 TOP x");
-    rig_expect(rig, a, "3 ERR BADREQ retry=0");
-    rig_say(rig, a, "4 TOP limit=x");
-    rig_expect(rig, a, "4 ERR BADREQ retry=0");
-    rig_say(rig, a, "5 TOP cursor=1");
-    rig_expect(rig, a, "5 ERR BADREQ retry=0");
+    rig_ask(rig, a, "3 TOP x", "3 ERR BADREQ retry=0");
+    rig_ask(rig, a, "4 TOP limit=x", "4 ERR BADREQ retry=0");
+    rig_ask(rig, a, "5 TOP cursor=1", "5 ERR BADREQ retry=0");
 }
 
 /* All that there may be, as long as it may be, fits into a step. */
@@ -315,8 +300,7 @@ RIG_TEST(longest_lines, rig_create())
     for (size_t i = 0; i < 255; i++)
         memcpy(bytes + 3 * i, "%01", 4);
     snprintf(line, sizeof(line), "1 HELLO name=%.192s", bytes);
-    rig_say(rig, a, line);
-    rig_expect(rig, a, "1 OK session=~ proto=1 server=~");
+    rig_ask(rig, a, line, "1 OK session=~ proto=1 server=~");
     for (unsigned i = 0; i < 30; i++) {
         snprintf(line, sizeof(line),
             "LOCK %.756s%03u note=%.384s owner=%.96s lease=24h limit=1000000 "
@@ -356,8 +340,7 @@ START_TEST(rights)
     rig->settings.users = users;
     rig_start(rig);
     unsigned unknown = rig_open_tcp(rig);
-    rig_say(rig, unknown, "1 TOP");
-    rig_expect(rig, unknown, "1 ERR AUTH retry=0");
+    rig_ask(rig, unknown, "1 TOP", "1 ERR AUTH retry=0");
     unsigned s[4];
     for (uint32_t i = 0; i < 4; i++) {
         rig->user = users_of_uid(users, i + 1, &rig->mark);
@@ -425,8 +408,7 @@ START_TEST(so_many_looks)
         }
     }
     rig_lock(rig, shop, "1 LOCK last", 5);
-    rig_say(rig, desk, "2 TOP");
-    rig_expect(rig, desk, "2 OK n=0 cut=1");
+    rig_ask(rig, desk, "2 TOP", "2 OK n=0 cut=1");
     rig_free(rig);
     users_destroy(&users);
 }
@@ -445,9 +427,8 @@ RIG_TEST(sessions_that_end, rig_new())
     rig_event(rig, a, CORE_DROP);
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
-    rig_say(rig, b, "1 TOP");
-    rig_expect(
-        rig, b, "1 ITEM kind=contended name=y waits=1 waited_ms=0 waiters=0");
+    rig_ask(rig, b, "1 TOP",
+        "1 ITEM kind=contended name=y waits=1 waited_ms=0 waiters=0");
     rig_expect(rig, b, "1 OK n=1");
 }
 

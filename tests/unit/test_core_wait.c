@@ -46,8 +46,7 @@ SESSION_TEST(wait_zero_behind_a_wait)
     rig_silent(rig, s);
     rig_queued(rig, rig_op(rig, OP_ACQUIRE));
     rig_expect(rig, s, "2 ERR BUSY retry=1");
-    rig_say(rig, s, "3 LOCK a wait=0");
-    rig_expect(rig, s, "3 ERR BUSY retry=1");
+    rig_ask(rig, s, "3 LOCK a wait=0", "3 ERR BUSY retry=1");
     rig_silent(rig, s);
 }
 
@@ -155,8 +154,7 @@ SESSION_TEST(wait_ends_behind)
     rig_say(rig, s, "3 LOCK a wait=1s");
     rig_pass(rig, 1002);
     rig_expect(rig, s, "3 ERR TIMEOUT retry=1");
-    rig_say(rig, s, "4 CANCEL 1");
-    rig_expect(rig, s, "1 ERR CANCELLED retry=1");
+    rig_ask(rig, s, "4 CANCEL 1", "1 ERR CANCELLED retry=1");
     rig_expect(rig, s, "4 OK");
     rig_say(rig, s, "5 LOCK a wait=1s");
     rig_pass(rig, 1002);
@@ -169,8 +167,7 @@ SESSION_TEST(cancel_in_each_state)
 {
     /* Asking: the late grant is released. */
     rig_say(rig, s, "1 LOCK a");
-    rig_say(rig, s, "2 CANCEL 1");
-    rig_expect(rig, s, "2 OK");
+    rig_ask(rig, s, "2 CANCEL 1", "2 OK");
     rig_say(rig, s, "3 LOCK a");
     rig_granted(rig, rig_op(rig, OP_ACQUIRE), 5);
     rig_silent(rig, s);
@@ -181,25 +178,21 @@ SESSION_TEST(cancel_in_each_state)
     ck_assert_uint_eq(rig_count(rig, COUNTER_grants_unwanted), 1);
     rig_queued(rig, rig_op(rig, OP_ACQUIRE));
     /* Waiting: it leaves the queue. */
-    rig_say(rig, s, "4 CANCEL 3");
-    rig_expect(rig, s, "3 ERR CANCELLED retry=1");
+    rig_ask(rig, s, "4 CANCEL 3", "3 ERR CANCELLED retry=1");
     rig_expect(rig, s, "4 OK");
     rig_op(rig, OP_RELEASE);
     /* Leaving: only the request that waits for it. */
     rig_say(rig, s, "5 LOCK a");
-    rig_say(rig, s, "6 CANCEL 5");
-    rig_expect(rig, s, "5 ERR CANCELLED retry=1");
+    rig_ask(rig, s, "6 CANCEL 5", "5 ERR CANCELLED retry=1");
     rig_expect(rig, s, "6 OK");
     ck_assert_uint_eq(rig->op_count, 1);
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     rig_no_op(rig);
     /* Held: there is nothing to cancel. */
     rig_lock(rig, s, "7 LOCK a", 6);
-    rig_say(rig, s, "8 CANCEL 7");
-    rig_expect(rig, s, "8 ERR BADREQ retry=0");
+    rig_ask(rig, s, "8 CANCEL 7", "8 ERR BADREQ retry=0");
     rig_say(rig, s, "9 UNLOCK a");
-    rig_say(rig, s, "10 CANCEL 9");
-    rig_expect(rig, s, "10 ERR BADREQ retry=0");
+    rig_ask(rig, s, "10 CANCEL 9", "10 ERR BADREQ retry=0");
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     rig_expect(rig, s, "9 OK count=0");
 }
@@ -234,8 +227,7 @@ SESSION_TEST(cancel_then_any_answer)
     for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++) {
         rig_say(rig, s, "1 LOCK a");
         rig_say(rig, s, "2 CANCEL 1");
-        rig_say(rig, s, "3 UNLOCK a");
-        rig_expect(rig, s, "2 OK");
+        rig_ask(rig, s, "3 UNLOCK a", "2 OK");
         rig_status(rig, rig_op(rig, OP_ACQUIRE), answers[i]);
         if (rig->op_count > 0) {
             rig_silent(rig, s);

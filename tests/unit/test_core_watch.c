@@ -73,8 +73,7 @@ SESSION_TEST(held_and_free)
     changed(rig);
     inspected(rig, 0, 0, "");
     rig_expect(rig, s, "* FREE a");
-    rig_say(rig, s, "2 UNWATCH a");
-    rig_expect(rig, s, "2 OK");
+    rig_ask(rig, s, "2 UNWATCH a", "2 OK");
     changed(rig);
     rig_no_op(rig);
 }
@@ -140,19 +139,14 @@ RIG_TEST(refused, rig_create())
     rig->settings.holds_max = 2;
     rig_start(rig);
     unsigned s = rig_open(rig);
-    rig_say(rig, s, "1 UNWATCH a");
-    rig_expect(rig, s, "1 ERR NOTHELD retry=0");
+    rig_ask(rig, s, "1 UNWATCH a", "1 ERR NOTHELD retry=0");
     watch_free_lock(rig, s);
-    rig_say(rig, s, "2 WATCH a");
-    rig_expect(rig, s, "2 ERR CONFLICT retry=0");
-    rig_say(rig, s, "3 UNWATCH b");
-    rig_expect(rig, s, "3 ERR NOTHELD retry=0");
+    rig_ask(rig, s, "2 WATCH a", "2 ERR CONFLICT retry=0");
+    rig_ask(rig, s, "3 UNWATCH b", "3 ERR NOTHELD retry=0");
     rig_say(rig, s, "4 WATCH b");
-    rig_say(rig, s, "5 WATCH c");
-    rig_expect(rig, s, "5 ERR LIMIT retry=1 limit=watches");
+    rig_ask(rig, s, "5 WATCH c", "5 ERR LIMIT retry=1 limit=watches");
     ck_assert_uint_eq(rig_count(rig, COUNTER_limit_watches), 1);
-    rig_say(rig, s, "6 UNWATCH b");
-    rig_expect(rig, s, "4 ERR CANCELLED retry=1");
+    rig_ask(rig, s, "6 UNWATCH b", "4 ERR CANCELLED retry=1");
     rig_expect(rig, s, "6 OK");
 }
 
@@ -172,8 +166,7 @@ SESSION_TEST(unavailable)
     }
     rig_pass(rig, 10);
     rig_expect(rig, s, "1 ERR UNAVAILABLE retry=1");
-    rig_say(rig, s, "2 UNWATCH a");
-    rig_expect(rig, s, "2 ERR NOTHELD retry=0");
+    rig_ask(rig, s, "2 UNWATCH a", "2 ERR NOTHELD retry=0");
 }
 
 /* A record forgets its watchers, and hints are lost: it is looked at again. */

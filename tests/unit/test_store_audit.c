@@ -78,8 +78,7 @@ SRIG_TEST(step, srig_single())
     audit->wait_ms = 2000;
     srig_submit(rig, op);
     struct op *inspect = srig_op(rig, OP_INSPECT, 0);
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     expect_script(rig, 0);
     ck_assert_mem_eq(rig->words[3].at + 4, "broker-1", 8);
     ck_assert_mem_eq(rig->words[4].at, "\x32\0\0\0", 4);
@@ -156,8 +155,7 @@ SRIG_TEST(script_is_loaded, srig_single())
     srig_turn(rig);
     expect_script(rig, 0);
     srig_error(rig, 0, "NOSCRIPT No matching script. Please use EVAL.");
-    srig_turn(rig);
-    srig_expect(rig, 0, "LOAD");
+    srig_sends(rig, 0, "LOAD");
     ck_assert(text_equal(rig->words[2],
         text_make(scripts[SCRIPT_AUDIT].body, scripts[SCRIPT_AUDIT].body_len)));
     srig_answer(rig, 0);
@@ -190,13 +188,11 @@ SRIG_TEST(script_is_not_loaded, srig_single())
     ck_assert_uint_eq(calls, 6);
     srig_expect(rig, 0, "LOAD");
     srig_error(rig, 0, "NOPERM User me has no permissions");
-    srig_turn(rig);
-    srig_expect(rig, 0, "");
+    srig_sends(rig, 0, "");
     ck_assert_uint_eq(rig->links[0].closes, 0);
     ck_assert_int_eq(rig->store->links[0].state, LINK_READY);
     op = srig_op(rig, OP_RENEW, 0);
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     srig_results(rig, 0, 1, RECORD_OK);
     srig_status(rig, op, OP_OK);
 }

@@ -118,8 +118,7 @@ SRIG_TEST(redirects, srig_cluster())
 
     op->fence = 3;
     srig_error(rig, 0, "ASK 7 10.0.0.1:7001");
-    srig_turn(rig);
-    srig_expect(rig, 1, "ASKING");
+    srig_sends(rig, 1, "ASKING");
     srig_answer(rig, 1);
     expect_call(rig, 1);
     double fence = 0;

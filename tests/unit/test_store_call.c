@@ -24,8 +24,7 @@ SRIG_TEST(batches, srig_single())
         ops[i] = srig_op(rig, OP_ACQUIRE, (uint16_t)i);
     for (int i = 5; i < 8; i++)
         ops[i] = srig_op(rig, OP_RELEASE, (uint16_t)i);
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 3");
+    srig_sends(rig, 0, "EVALSHA 3");
     ck_assert(
         text_equal(rig->words[1], text_make(scripts[SCRIPT_RELEASE].sha1, 40)));
     ck_assert(text_equal(rig->words[3], TEXT("holdfast:{name}")));
@@ -36,8 +35,7 @@ SRIG_TEST(batches, srig_single())
     srig_results(rig, 0, 3, RECORD_OK);
     ck_assert_uint_eq(rig->done_count, 3);
     srig_status(rig, ops[7], OP_OK);
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     srig_results(rig, 0, 4, RECORD_WAITING);
     srig_status(rig, ops[3], OP_WAITING);
     ck_assert(!srig_done(rig, ops[4]));
@@ -45,8 +43,7 @@ SRIG_TEST(batches, srig_single())
     srig_status(rig, ops[4], OP_BUSY);
     ops[8] = srig_op(rig, OP_RENEW, 0);
     ops[9] = srig_op(rig, OP_LOOK, 0);
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     srig_expect(rig, 0, "EVALSHA 1");
     srig_results(rig, 0, 1, RECORD_GONE);
     srig_results(rig, 0, 1, RECORD_OK);
@@ -61,8 +58,7 @@ static bool
 take_turn(struct srig *rig, enum script_id script, unsigned count)
 {
     srig_results(rig, 0, count, RECORD_OK);
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 4");
+    srig_sends(rig, 0, "EVALSHA 4");
     return text_equal(rig->words[1], text_make(scripts[script].sha1, 40));
 }
 
@@ -84,8 +80,7 @@ START_TEST(turns)
 
         (void)srig_ops(rig, many[i][0], 0, 80);
         (void)srig_ops(rig, many[i][1], 0, 80);
-        srig_turn(rig);
-        srig_expect(rig, 0, "EVALSHA 4");
+        srig_sends(rig, 0, "EVALSHA 4");
         srig_expect(rig, 0, "EVALSHA 4");
         (void)srig_ops(rig, rare_kind[i], 0, 4);
         while (!take_turn(rig, rare[i], 4))
@@ -219,8 +214,7 @@ SRIG_TEST(yielding, srig_single())
         ops[i]->yields = true;
         srig_submit(rig, ops[i]);
     }
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 4");
+    srig_sends(rig, 0, "EVALSHA 4");
     srig_expect(rig, 0, "EVALSHA 4");
     struct op *asked = srig_ops(rig, OP_RELEASE, 0, 4);
     (void)srig_ops(rig, OP_ACQUIRE, 0, 80);
@@ -250,8 +244,7 @@ SRIG_TEST(renewals_that_press, srig_single())
     }
     (void)srig_ops(rig, OP_ACQUIRE, 0, 80);
     (void)srig_ops(rig, OP_RELEASE, 0, 80);
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 4"); /* releases */
+    srig_sends(rig, 0, "EVALSHA 4");  /* releases */
     srig_expect(rig, 0, "EVALSHA 4"); /* and renewals, the nearest first */
     (void)take_turn(rig, SCRIPT_ACQUIRE, 4);
     (void)take_turn(rig, SCRIPT_ACQUIRE, 4);
@@ -279,8 +272,7 @@ SRIG_TEST(stages, srig_single())
     ck_assert_uint_eq(op->tries, 0);
     ck_assert_uint_eq(op->sent_us, 0);
     srig_results(rig, 0, 4, RECORD_OK);
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     ck_assert_uint_eq(op->tries, 1);
     ck_assert_uint_eq(op->sent_us, rig->now_us);
     srig_results(rig, 0, 4, RECORD_OK);
@@ -307,8 +299,7 @@ SRIG_TEST(stages_again, srig_single())
         RECORD_CHANGED, RECORD_LATE, RECORD_GRACE};
     struct op *op = srig_op(rig, OP_ACQUIRE, 0);
 
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     uint64_t sent_us = op->sent_us;
     ck_assert_uint_gt(sent_us, 0);
     srig_pass(rig, 100);
@@ -368,8 +359,7 @@ SRIG_TEST(result_fields, srig_single())
     ck_assert_uint_eq(result->grants[0].place, 34);
     /* The id that the node tells is the one that it is told next time. */
     srig_op(rig, OP_RELEASE, 0);
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     ck_assert_mem_eq(rig->words[4].at + 40, "jjjjjjjjjj", 10);
     ck_assert_mem_eq(rig->words[4].at + 4, "broker-1", 8);
     /* Settled, and with any clock; 120,000 ms; then the channel. */
@@ -400,8 +390,7 @@ SRIG_TEST(statuses, srig_single())
 
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
         struct op *op = srig_op(rig, OP_ACQUIRE, 0);
-        srig_turn(rig);
-        srig_expect(rig, 0, "EVALSHA 1");
+        srig_sends(rig, 0, "EVALSHA 1");
         srig_results(rig, 0, 1, table[i].record);
         srig_status(rig, op, table[i].status);
         ck_assert(op->result.senseless == (table[i].record == RECORD_CORRUPT));
@@ -416,11 +405,9 @@ SRIG_TEST(late_is_tried_again, srig_single())
     struct op *op = srig_op(rig, OP_RENEW, 0);
     unsigned calls = 0;
 
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     srig_results(rig, 0, 1, RECORD_LATE);
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     srig_results(rig, 0, 1, RECORD_OK);
     srig_status(rig, op, OP_OK);
     /* For ever too late: given up in the end, and no storm until then. */
@@ -446,14 +433,12 @@ SRIG_TEST(late_and_told, srig_single())
     struct op *op = srig_op(rig, OP_ACQUIRE, 0);
     char bytes[200];
 
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     size_t len = srig_encode(rig, bytes, 1, RECORD_LATE);
     bytes[8 + RECORD_ID_BYTES + 4] = 16;
     memcpy(bytes + len, about, 16);
     srig_bytes(rig, 0, bytes, len + 16);
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     srig_results(rig, 0, 1, RECORD_WAITING);
     srig_status(rig, op, OP_WAITING);
     ck_assert(!op->result.told);
@@ -485,8 +470,7 @@ SRIG_TEST(taken_over, srig_single())
     char bytes[200];
 
     op->moves = true;
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     size_t len = srig_encode(rig, bytes, 1, RECORD_OK);
     bytes[8 + RECORD_ID_BYTES + 4] = (char)table[_i].len;
     memcpy(bytes + len, table[_i].about, table[_i].len);
@@ -531,8 +515,7 @@ SRIG_TEST(damaged_words, srig_single())
         ops[i]->tell = i < 3;
         ops[i]->moves = i >= 3;
     }
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 3");
+    srig_sends(rig, 0, "EVALSHA 3");
     srig_expect(rig, 0, "EVALSHA 3");
     srig_damaged(rig, RECORD_OK, kind, sizeof(kind) - 1);
     srig_status(rig, ops[3], OP_OK);
@@ -554,14 +537,12 @@ SRIG_TEST(messages, srig_single())
 {
     struct op *op = srig_op(rig, OP_PUBLISH, 0);
 
-    srig_turn(rig);
-    srig_expect(rig, 0, "PUBLISH holdfast/broker/broker-2 a message");
+    srig_sends(rig, 0, "PUBLISH holdfast/broker/broker-2 a message");
     srig_answer(rig, 0);
     srig_status(rig, op, OP_OK);
     /* Refused, for ever or for now; answered with what it cannot be. */
     op = srig_op(rig, OP_PUBLISH, 0);
-    srig_turn(rig);
-    srig_expect(rig, 0, "PUBLISH holdfast/broker/broker-2 a message");
+    srig_sends(rig, 0, "PUBLISH holdfast/broker/broker-2 a message");
     srig_error(rig, 0, "ERR what");
     srig_status(rig, op, OP_REFUSED);
     op = srig_op(rig, OP_PUBLISH, 0);
@@ -575,8 +556,7 @@ SRIG_TEST(messages, srig_single())
     /* It goes last, and a script's answer is not its own. */
     op = srig_op(rig, OP_PUBLISH, 0);
     struct op *release = srig_op(rig, OP_RELEASE, 0);
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     srig_expect(rig, 0, "PUBLISH holdfast/broker/broker-2 a message");
     srig_reply(rig, 0, &(struct resp){.type = RESP_INTEGER});
     srig_status(rig, release, OP_REFUSED);
@@ -592,8 +572,7 @@ SRIG_TEST(noscript_loads_once, srig_single())
         ops[i] = srig_op(rig, OP_ACQUIRE, 0);
         ops[i]->request = (uint64_t)i + 1;
     }
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 4");
+    srig_sends(rig, 0, "EVALSHA 4");
     srig_expect(rig, 0, "EVALSHA 2");
     srig_error(rig, 0, "NOSCRIPT No matching script. Please use EVAL.");
     srig_error(rig, 0, "NOSCRIPT No matching script. Please use EVAL.");
@@ -618,8 +597,7 @@ SRIG_TEST(order_is_kept, srig_single())
 {
     for (int i = 0; i < 4; i++)
         srig_op(rig, OP_ACQUIRE, 0);
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 4");
+    srig_sends(rig, 0, "EVALSHA 4");
     srig_error(rig, 0, "NOSCRIPT No matching script. Please use EVAL.");
     srig_turn(rig);
     while (strcmp(srig_next(rig, 0), "LOAD") == 0)
@@ -647,8 +625,7 @@ SRIG_TEST(unwanted, srig_single())
     struct op *ops = srig_ops(rig, OP_RENEW, 0, 5);
 
     ops[0].unwanted = ops[2].unwanted = ops[4].unwanted = true;
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 2");
+    srig_sends(rig, 0, "EVALSHA 2");
     srig_expect(rig, 0, "");
     srig_status(rig, &ops[0], OP_UNSENT);
     srig_status(rig, &ops[2], OP_UNSENT);
@@ -673,8 +650,7 @@ SRIG_TEST(overdue, srig_single())
         asks[i]->retry = i < 2;
         asks[i]->over_us = soon_us - i;
     }
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 2");
+    srig_sends(rig, 0, "EVALSHA 2");
     ck_assert_int_eq(rig->words[6].at[57], 0);
     ck_assert_int_eq(rig->words[6].at[86 + 57], 512 >> 8);
     ck_assert_uint_eq(rig->words[6].len, 2 * 86);
@@ -701,8 +677,7 @@ SRIG_TEST(hurried, srig_single())
     ck_assert_uint_eq(rig->done_count, 0);
     srig_results(rig, 0, 4, RECORD_OK);
     srig_statuses(rig, ops, 0, 4, OP_OK);
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 4");
+    srig_sends(rig, 0, "EVALSHA 4");
     srig_results(rig, 0, 4, RECORD_OK);
     srig_results(rig, 0, 4, RECORD_OK);
     srig_statuses(rig, ops, 4, 12, OP_OK);
@@ -830,13 +805,11 @@ SRIG_TEST(refused_for_another_reason, srig_single())
 SRIG_TEST(parked_goes_in_its_turn, srig_single())
 {
     (void)srig_op(rig, OP_RENEW, 0);
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     srig_error(rig, 0, later[0]);
     rig->now_us += 200000;
     ck_assert_uint_le(store_next_us(rig->store), rig->now_us);
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
 }
 
 /* An error in a batch may be of one of them: each goes alone. */
@@ -846,11 +819,9 @@ SRIG_TEST(error_splits_the_batch, srig_single())
 
     for (int i = 0; i < 3; i++)
         ops[i] = srig_op(rig, OP_ACQUIRE, 0);
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 3");
+    srig_sends(rig, 0, "EVALSHA 3");
     srig_error(rig, 0, "ERR user_script:1: what");
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     /* It may have run already, which is said. */
     ck_assert_int_eq(rig->words[5].at[36], 1);
     srig_expect(rig, 0, "EVALSHA 1");
@@ -859,8 +830,7 @@ SRIG_TEST(error_splits_the_batch, srig_single())
     srig_status(rig, ops[0], OP_OK);
     srig_status(rig, ops[1], OP_REFUSED);
     ck_assert(!ops[1]->result.senseless); /* that is not known of it */
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     /* What may have run is not "unsent" when it is given up. */
     for (int i = 0; i < 2000 && !srig_done(rig, ops[2]); i++) {
         srig_error(rig, 0, "LOADING Redis is loading the dataset");
@@ -886,8 +856,7 @@ SRIG_TEST(garbage, srig_single())
 
     for (size_t i = 0; i < sizeof(replies) / sizeof(replies[0]); i++) {
         struct op *op = srig_op(rig, OP_ACQUIRE, 0);
-        srig_turn(rig);
-        srig_expect(rig, 0, "EVALSHA 1");
+        srig_sends(rig, 0, "EVALSHA 1");
         srig_reply(rig, 0, &replies[i]);
         srig_status(rig, op, OP_REFUSED);
     }
@@ -896,22 +865,19 @@ SRIG_TEST(garbage, srig_single())
     for (size_t len = 0; len < whole; len++) {
         struct op *one = srig_op(rig, OP_RENEW, 0);
         struct op *two = srig_op(rig, OP_RENEW, 0);
-        srig_turn(rig);
-        srig_expect(rig, 0, "EVALSHA 2");
+        srig_sends(rig, 0, "EVALSHA 2");
         srig_bytes(rig, 0, bytes, len);
         srig_status(rig, one, len < 48 + 38 ? OP_REFUSED : OP_OK);
         srig_status(rig, two, OP_REFUSED);
     }
     /* A status that there is not; grants that are not there. */
     struct op *op = srig_op(rig, OP_RENEW, 0);
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     bytes[48] = RECORD_GRACE + 1;
     srig_bytes(rig, 0, bytes, whole);
     srig_status(rig, op, OP_REFUSED);
     op = srig_op(rig, OP_RENEW, 0);
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     bytes[48] = 0;
     bytes[48 + 3] = (char)0xff;
     srig_bytes(rig, 0, bytes, whole);
@@ -966,8 +932,7 @@ SRIG_TEST(inspect, srig_single())
     double number;
 
     srig_op(rig, OP_INSPECT, 0);
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     srig_expect(rig, 0, "EVALSHA 1");
     memset(bytes, 0, sizeof(bytes));
     size_t at = srig_encode(rig, bytes, 1, RECORD_OK);
@@ -1012,8 +977,7 @@ SRIG_TEST(inspect, srig_single())
     one[BYTES_TICKET] = 1;
     for (int wrong = 0; wrong < 4; wrong++) {
         op = srig_op(rig, OP_INSPECT, 0);
-        srig_turn(rig);
-        srig_expect(rig, 0, "EVALSHA 1");
+        srig_sends(rig, 0, "EVALSHA 1");
         head[AT_HEAD_WIDTH] = (char)(BYTES_TICKET + (wrong == 0 ? -1 : 8));
         head[AT_HEAD_GRANTED] = wrong == 1 ? 3 : 1;
         one[AT_TICKET_WORDS] = wrong == 2 ? 9 : 5;
@@ -1027,8 +991,7 @@ SRIG_TEST(inspect, srig_single())
     memcpy(one + AT_TICKET_ENDS, &number, 8);
     for (uint32_t doubt = 0; doubt < 2; doubt++) {
         op = srig_op(rig, OP_INSPECT, 0);
-        srig_turn(rig);
-        srig_expect(rig, 0, "EVALSHA 1");
+        srig_sends(rig, 0, "EVALSHA 1");
         memset(bytes + BYTES_REPLY + AT_RESULT_AGAIN, 0, 4);
         bytes[BYTES_REPLY + AT_RESULT_AGAIN] = (char)doubt;
         srig_bytes(rig, 0, bytes, len);
@@ -1049,8 +1012,7 @@ SRIG_TEST(inspected_age, srig_single())
         const struct op *op = srig_op(rig, OP_INSPECT, 0);
         const double since = (double)since_us;
         const double ends = 4e12;
-        srig_turn(rig);
-        srig_expect(rig, 0, "EVALSHA 1");
+        srig_sends(rig, 0, "EVALSHA 1");
         memset(bytes, 0, sizeof(bytes));
         size_t at = srig_encode(rig, bytes, 1, RECORD_OK);
         char *head = bytes + at + BYTES_INSPECTED;

@@ -56,8 +56,7 @@ answered(struct srig *rig, enum op_kind kind, enum record_status status)
 {
     struct op *op = srig_op(rig, kind, 0);
 
-    srig_turn(rig);
-    srig_expect(rig, DATA, "EVALSHA 1");
+    srig_sends(rig, DATA, "EVALSHA 1");
     srig_results(rig, DATA, 1, status);
     return op;
 }
@@ -69,8 +68,7 @@ asks(struct srig *rig, const char *online)
     char wait[40];
 
     snprintf(wait, sizeof(wait), "WAIT %s 1001", online);
-    srig_turn(rig);
-    srig_expect(rig, WIT, "ROLE");
+    srig_sends(rig, WIT, "ROLE");
     srig_expect(rig, WIT, "PEXPIRE holdfast:witness 86400000");
     srig_expect(rig, WIT, wait);
     srig_expect(rig, WIT, "INFO replication");
@@ -138,8 +136,7 @@ STORE_TEST(one_for_many, begin(1, 0))
     srig_expect(rig, DATA, "EVALSHA 1");
     srig_results(rig, DATA, 1, RECORD_OK);
     struct op *third = answered(rig, OP_RENEW, RECORD_OK);
-    srig_turn(rig);
-    srig_expect(rig, WIT, "");
+    srig_sends(rig, WIT, "");
     told(rig, 1);
     srig_status(rig, first, OP_OK);
     ck_assert(!srig_done(rig, second) && !srig_done(rig, third));
@@ -438,13 +435,11 @@ STORE_TEST(told_at_once, begin(1, 0))
     ck_assert(srig_done(rig, answered(rig, OP_RENEW, RECORD_WAITING)));
     ck_assert(srig_done(rig, answered(rig, OP_RELEASE, RECORD_OK)));
     ck_assert(srig_done(rig, answered(rig, OP_LOOK, RECORD_OK)));
-    srig_turn(rig);
-    srig_expect(rig, WIT, "");
+    srig_sends(rig, WIT, "");
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_waits), 0);
     /* One of several is enough. */
     struct op *ops = srig_ops(rig, OP_ACQUIRE, 0, 2);
-    srig_turn(rig);
-    srig_expect(rig, DATA, "EVALSHA 2");
+    srig_sends(rig, DATA, "EVALSHA 2");
     char bytes[200];
     size_t len = srig_encode(rig, bytes, 2, RECORD_BUSY);
     bytes[len - 38] = RECORD_OK;
@@ -462,8 +457,7 @@ STORE_TEST(handed_over, begin(1, 0))
     struct op *op = srig_op(rig, OP_RELEASE, 0);
     char bytes[300];
 
-    srig_turn(rig);
-    srig_expect(rig, DATA, "EVALSHA 1");
+    srig_sends(rig, DATA, "EVALSHA 1");
     size_t len = srig_encode(rig, bytes, 1, RECORD_OK);
     bytes[len - 36] = 1; /* a grant follows */
     memset(bytes + len, 0, 32);
@@ -493,8 +487,7 @@ STORE_TEST(replicas_missing, begin(2, 0))
     struct op *renew = srig_op(rig, OP_RENEW, 0);
     struct op *release = answered(rig, OP_RELEASE, RECORD_OK);
     srig_status(rig, release, OP_OK);
-    srig_turn(rig);
-    srig_expect(rig, DATA, "");
+    srig_sends(rig, DATA, "");
     /* Twice a second it is looked whether they are back. */
     srig_pass(rig, 500);
     asks(rig, "1");
@@ -504,8 +497,7 @@ STORE_TEST(replicas_missing, begin(2, 0))
     asks(rig, "1");
     told(rig, 2);
     ck_assert(store_ready(rig->store));
-    srig_turn(rig);
-    srig_expect(rig, DATA, "EVALSHA 1");
+    srig_sends(rig, DATA, "EVALSHA 1");
     srig_expect(rig, DATA, "EVALSHA 1");
     ck_assert(!srig_done(rig, acquire) && !srig_done(rig, renew));
     ck_assert_ptr_nonnull(strstr(log_kept(),

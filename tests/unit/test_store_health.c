@@ -218,8 +218,7 @@ STORE_TEST(only_what_grants_proves, begin(STORE_SINGLE, 0))
 {
     srig_settle(rig);
     (void)srig_op(rig, OP_ACQUIRE, 0);
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     srig_error(rig, 0, refusals[0].error);
     (void)srig_op(rig, OP_RELEASE, 0);
     srig_turn(rig);
@@ -242,8 +241,7 @@ STORE_TEST(rights_come_back, begin(STORE_SINGLE, 0))
 
     srig_settle(rig);
     struct op *op = srig_op(rig, OP_ACQUIRE, 0);
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     srig_error(rig, 0, "NOPERM this user has no permissions");
     srig_hurry(rig, op);
     for (unsigned ms = 0; ms < 30000; ms += 100) {

@@ -112,11 +112,9 @@ SRIG_TEST(scripts_refused_later, srig_single())
 {
     struct op *op = srig_op(rig, OP_RENEW, 0);
 
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     srig_error(rig, 0, "NOSCRIPT No matching script. Please use EVAL.");
-    srig_turn(rig);
-    srig_expect(rig, 0, "LOAD");
+    srig_sends(rig, 0, "LOAD");
     srig_error(rig, 0, "NOPERM no");
     srig_turn(rig);
     ck_assert_uint_eq(rig->links[0].closes, 1);
@@ -218,8 +216,7 @@ SRIG_TEST(link_lost_with_operations, srig_single())
     srig_pass(rig, 100);
     srig_connect(rig, 0);
     srig_serve(rig, 0);
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 4");
+    srig_sends(rig, 0, "EVALSHA 4");
     srig_results(rig, 0, 4, RECORD_OK);
     srig_statuses(rig, ops, 8, 12, OP_OK);
 }
@@ -278,8 +275,7 @@ SRIG_TEST(command_timeout, srig_single())
 {
     struct op *op = srig_op(rig, OP_RENEW, 1);
 
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     srig_pass(rig, 1999);
     ck_assert(!srig_done(rig, op));
     srig_pass(rig, 2);
@@ -309,14 +305,12 @@ SRIG_TEST(late_answer_counts, patient_rig())
 
     op->deadline_us = rig->now_us + 9000000;
     srig_submit(rig, op);
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     srig_pass(rig, 2001);
     ck_assert(!store_ready(rig->store));
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_timeouts), 1);
     struct op *next = srig_op(rig, OP_ACQUIRE, 1);
-    srig_turn(rig);
-    srig_expect(rig, 0, "");
+    srig_sends(rig, 0, "");
     srig_pass(rig, 4000);
     ck_assert(!srig_done(rig, op));
     srig_results(rig, 0, 1, RECORD_OK);
@@ -341,8 +335,7 @@ SRIG_TEST(late_call_given_back, patient_rig())
 
     rig->settings.batch = 1;
     store_configure(rig->store, &rig->settings);
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     srig_expect(rig, 0, "EVALSHA 1");
     srig_pass(rig, 1000);
     srig_hurry(rig, hurried);
@@ -371,8 +364,7 @@ SRIG_TEST(silent_link_given_up, patient_rig())
 
     op->deadline_us = rig->now_us + 60000000;
     srig_submit(rig, op);
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     srig_pass(rig, 9999);
     ck_assert(!srig_done(rig, op));
     srig_pass(rig, 2);
@@ -416,8 +408,7 @@ START_TEST(becomes_a_replica)
     switch (_i % 3) {
     case 0:
         (void)srig_op(rig, OP_INSPECT, 1);
-        srig_turn(rig);
-        srig_expect(rig, 0, "EVALSHA 1");
+        srig_sends(rig, 0, "EVALSHA 1");
         srig_error(rig, 0, readonly);
         break;
     case 1:
@@ -428,8 +419,7 @@ START_TEST(becomes_a_replica)
         break;
     default:
         rig->store->links[0].ids_wanted = true;
-        srig_turn(rig);
-        srig_expect(rig, 0, "INFO replication");
+        srig_sends(rig, 0, "INFO replication");
         srig_history(rig, "slave", 'r', 'k', 'i');
         srig_answer(rig, 0);
     }
@@ -451,8 +441,7 @@ SRIG_TEST(closed_when_asked, srig_single())
 {
     struct op *show = srig_op(rig, OP_INSPECT, 1);
 
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     srig_lose(rig, 0);
     struct op *op = srig_op(rig, OP_ACQUIRE, 1);
     srig_hurry(rig, op);
@@ -519,8 +508,7 @@ SRIG_TEST(predecessor_killed, srig_single())
     srig_error(rig, 0, "-ERR No such client");
     srig_exchange(rig, 0, "CLIENT SETNAME holdfastd");
     srig_serve(rig, 0);
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     srig_results(rig, 0, 1, RECORD_OK);
     srig_status(rig, op, OP_OK);
 }
@@ -569,8 +557,7 @@ expected_time(struct srig *rig)
     double expected;
 
     srig_op(rig, OP_ACQUIRE, 0);
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     memcpy(&expected, rig->words[4].at + 28, sizeof(expected));
     srig_results(rig, 0, 1, RECORD_OK);
     return expected;

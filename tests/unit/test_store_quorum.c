@@ -1596,25 +1596,21 @@ SRIG_TEST(published, srig_quorum(NODES))
 {
     struct op *op = srig_op(rig, OP_PUBLISH, 0);
 
-    srig_turn(rig);
-    srig_expect(rig, 0, MESSAGE);
+    srig_sends(rig, 0, MESSAGE);
     silent(rig);
     srig_number(rig, 0, 0);
     ck_assert(!srig_done(rig, op));
-    srig_turn(rig);
-    srig_expect(rig, 1, MESSAGE);
+    srig_sends(rig, 1, MESSAGE);
     srig_number(rig, 1, 1);
     srig_status(rig, op, OP_OK);
     silent(rig);
     /* One that is not there; one of which nobody knows. */
     srig_lose(rig, 0);
     op = srig_op(rig, OP_PUBLISH, 0);
-    srig_turn(rig);
-    srig_expect(rig, 1, MESSAGE);
+    srig_sends(rig, 1, MESSAGE);
     srig_lose(rig, 1);
     ck_assert(!srig_done(rig, op));
-    srig_turn(rig);
-    srig_expect(rig, 2, MESSAGE);
+    srig_sends(rig, 2, MESSAGE);
     srig_number(rig, 2, 0);
     srig_status(rig, op, OP_OK); /* it was told, and nobody was there */
     srig_lose(rig, 2);

@@ -90,8 +90,7 @@ SRIG_TEST(malformed_map, srig_cluster())
     ck_assert_uint_ge(asked, 4);
     ck_assert_uint_le(asked, 12);
     (void)srig_op(rig, OP_ACQUIRE, 5001);
-    srig_turn(rig);
-    srig_expect(rig, 1, "EVALSHA 1");
+    srig_sends(rig, 1, "EVALSHA 1");
     rig->map[0] = (struct srig_range){0, 4999, "10.0.0.1", 7000};
     rig->map[1] = good;
     rig->map_count = 3;
@@ -140,8 +139,7 @@ SRIG_TEST(map_that_knows_less, srig_cluster())
     refresh(rig);
     ck_assert_uint_eq(log_kept_count("event=redis_address_unknown"), 1);
     (void)srig_op(rig, OP_ACQUIRE, 5001);
-    srig_turn(rig);
-    srig_expect(rig, 1, "EVALSHA 1");
+    srig_sends(rig, 1, "EVALSHA 1");
     log_keep_no_more();
 }
 
@@ -284,8 +282,7 @@ SRIG_TEST(moved_to_a_known_node, srig_cluster())
 
     for (int i = 0; i < 6; i++)
         ops[i] = srig_op(rig, OP_ACQUIRE, 7);
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 4");
+    srig_sends(rig, 0, "EVALSHA 4");
     srig_expect(rig, 0, "EVALSHA 2");
     srig_error(rig, 0, "MOVED 7 10.0.0.1:7002");
     srig_error(rig, 0, "MOVED 7 10.0.0.1:7002");
@@ -326,8 +323,7 @@ SRIG_TEST(moved_to_an_unknown_node, srig_cluster())
 {
     struct op *op = srig_op(rig, OP_ACQUIRE, 7);
 
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     srig_error(rig, 0, unknown_nodes[_i].error);
     srig_turn(rig);
     uint32_t link = link_of_port(rig, unknown_nodes[_i].port);
@@ -351,8 +347,7 @@ SRIG_TEST(redirect_to_nowhere, srig_cluster())
 {
     struct op *op = srig_op(rig, OP_ACQUIRE, 7);
 
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     srig_error(rig, 0, nonsense[_i]);
     srig_turn(rig);
     ck_assert_int_ne(srig_next(rig, 0)[0], 'E');
@@ -373,8 +368,7 @@ SRIG_TEST(ask, srig_cluster())
 
     for (int i = 0; i < 3; i++)
         ops[i] = srig_op(rig, OP_ACQUIRE, 7);
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 3");
+    srig_sends(rig, 0, "EVALSHA 3");
     srig_error(rig, 0, "ASK 7 10.0.0.1:7001");
     srig_turn(rig);
     for (int i = 0; i < 2; i++) {
@@ -389,16 +383,14 @@ SRIG_TEST(ask, srig_cluster())
     }
     srig_status(rig, ops[0], OP_OK);
     srig_status(rig, ops[1], OP_OK);
-    srig_turn(rig);
-    srig_expect(rig, 1, "ASKING");
+    srig_sends(rig, 1, "ASKING");
     srig_answer(rig, 1);
     srig_expect(rig, 1, "EVALSHA 1");
     srig_results(rig, 1, 1, RECORD_OK);
     srig_status(rig, ops[2], OP_OK);
     /* The slot is where it was. */
     (void)srig_op(rig, OP_ACQUIRE, 7);
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
 }
 
 /* However often it was refused before, an ASK is followed. */
@@ -428,11 +420,9 @@ SRIG_TEST(ask_then_moved, srig_cluster())
 {
     struct op *op = srig_op(rig, OP_ACQUIRE, 7);
 
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     srig_error(rig, 0, "ASK 7 10.0.0.1:7001");
-    srig_turn(rig);
-    srig_expect(rig, 1, "ASKING");
+    srig_sends(rig, 1, "ASKING");
     srig_answer(rig, 1);
     srig_expect(rig, 1, "EVALSHA 1");
     srig_error(rig, 1, "MOVED 7 10.0.0.1:7002");
@@ -449,8 +439,7 @@ SRIG_TEST(ask_to_the_dead, srig_cluster())
 {
     struct op *op = srig_op(rig, OP_ACQUIRE, 7);
 
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     srig_error(rig, 0, "ASK 7 10.0.0.9:7009");
     srig_turn(rig);
     srig_lose(rig, link_of_port(rig, 7009));
@@ -467,17 +456,14 @@ SRIG_TEST(tryagain, srig_cluster())
     struct op *one = srig_op(rig, OP_RENEW, 7);
     struct op *two = srig_op(rig, OP_RENEW, 7);
 
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 2");
+    srig_sends(rig, 0, "EVALSHA 2");
     srig_error(rig, 0, "TRYAGAIN Multiple keys request during rehashing");
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     srig_expect(rig, 0, "EVALSHA 1");
     srig_results(rig, 0, 1, RECORD_OK);
     srig_status(rig, one, OP_OK);
     srig_error(rig, 0, "TRYAGAIN Multiple keys request during rehashing");
-    srig_turn(rig);
-    srig_expect(rig, 0, "");
+    srig_sends(rig, 0, "");
     srig_pass(rig, 35);
     srig_expect(rig, 0, "EVALSHA 1");
     srig_results(rig, 0, 1, RECORD_OK);

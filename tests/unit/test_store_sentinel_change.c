@@ -317,8 +317,7 @@ SRIG_TEST(readonly_and_back, sen_ready())
 {
     struct op *op = srig_op(rig, OP_RENEW, 0);
 
-    srig_turn(rig);
-    srig_expect(rig, 3, "EVALSHA 1");
+    srig_sends(rig, 3, "EVALSHA 1");
     srig_error(rig, 3, demoted);
     sen_run(rig, 2000);
     srig_status(rig, op, OP_OK);
@@ -334,8 +333,7 @@ SRIG_TEST(other_refusals, sen_ready())
 
     for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
         struct op *op = srig_op(rig, OP_RENEW, 0);
-        srig_turn(rig);
-        srig_expect(rig, 3, "EVALSHA 1");
+        srig_sends(rig, 3, "EVALSHA 1");
         srig_error(rig, 3, errors[i]);
         sen_run(rig, 100);
         srig_status(rig, op, OP_OK);

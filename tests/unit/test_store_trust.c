@@ -148,8 +148,7 @@ settles_ms(struct srig *rig, uint32_t link, uint16_t slot, char id)
     srig_turn(rig);
     answer(rig, link, &sent);
     struct op *op = srig_op(rig, OP_ACQUIRE, slot);
-    srig_turn(rig);
-    srig_expect(rig, link, "EVALSHA 1");
+    srig_sends(rig, link, "EVALSHA 1");
     token(rig, id);
     uint32_t ms = get4(rig->words[4].at + 80);
     srig_results(rig, link, 1, RECORD_OK);
@@ -213,8 +212,7 @@ STORE_TEST(repeated_releases, begin(SETTLE_MS, ""))
             ops[i]->repeats = i % 2 == 0;
             srig_submit(rig, ops[i]);
         }
-        srig_turn(rig);
-        srig_expect(rig, 0, round == 0 ? "EVALSHA 4" : "EVALSHA 2");
+        srig_sends(rig, 0, round == 0 ? "EVALSHA 4" : "EVALSHA 2");
         srig_results(rig, 0, round == 0 ? 4 : 2, RECORD_OK);
         srig_expect(rig, 0, "");
         for (unsigned i = 0; i < 4; i++)
@@ -375,21 +373,18 @@ STORE_TEST(marker_of_garbage, begin(SETTLE_MS, ""))
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         struct resp reply = {
             .type = types[i], .text = TEXT(R40 " " I40), .integer = 1};
-        srig_turn(rig);
-        srig_expect(rig, 0, "GET holdfast:settled");
+        srig_sends(rig, 0, "GET holdfast:settled");
         srig_reply(rig, 0, &reply);
         ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), SETTLE_MS - 1000 * i);
         rig->now_us += 1000000;
     }
     /* An empty one, and then the right one. */
     struct resp reply = {.type = RESP_STRING};
-    srig_turn(rig);
-    srig_expect(rig, 0, "GET holdfast:settled");
+    srig_sends(rig, 0, "GET holdfast:settled");
     srig_reply(rig, 0, &reply);
     ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), SETTLE_MS - 5000);
     rig->now_us += 1000000;
-    srig_turn(rig);
-    srig_expect(rig, 0, "GET holdfast:settled");
+    srig_sends(rig, 0, "GET holdfast:settled");
     reply.text = TEXT(R40 " " I40);
     srig_reply(rig, 0, &reply);
     ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
@@ -607,13 +602,11 @@ STORE_TEST(script_sees_another_id, begin(SETTLE_MS, ""))
     ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
     ck_assert_uint_le(store_next_us(rig->store), rig->now_us);
     struct op *op = srig_op(rig, OP_RENEW, 0);
-    srig_turn(rig);
-    srig_expect(rig, 0, "INFO replication");
+    srig_sends(rig, 0, "INFO replication");
     for (int i = 0; i < 3; i++) {
         ck_assert_uint_gt(store_next_us(rig->store), rig->now_us);
         rig->now_us += 400000;
-        srig_turn(rig);
-        srig_expect(rig, 0, "");
+        srig_sends(rig, 0, "");
     }
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_unsettled), 1);
     srig_reply(rig, 0,
@@ -635,19 +628,15 @@ STORE_TEST(asks_once, begin(SETTLE_MS, ""))
     srig_history(rig, "master", 'r', 'y', '0');
     (void)srig_op(rig, OP_RENEW, 0);
     (void)srig_op(rig, OP_RELEASE, 0);
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     srig_expect(rig, 0, "EVALSHA 1");
     srig_results(rig, 0, 1, RECORD_OK);
-    srig_turn(rig);
-    srig_expect(rig, 0, "INFO replication");
+    srig_sends(rig, 0, "INFO replication");
     srig_results(rig, 0, 1, RECORD_OK);
-    srig_turn(rig);
-    srig_expect(rig, 0, "");
+    srig_sends(rig, 0, "");
     srig_reply(rig, 0,
         &(struct resp){.type = RESP_STRING, .text = text_from(rig->info)});
-    srig_turn(rig);
-    srig_expect(
+    srig_sends(
         rig, 0, "SET holdfast:settled " R40 " " Y40); /* the benign change */
     srig_expect(rig, 0, "");
 }
@@ -659,24 +648,20 @@ STORE_TEST(asks_again, begin(SETTLE_MS, ""))
     srig_history(rig, "master", 'r', 'y', 'i');
     for (int i = 0; i < 3; i++) {
         ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
-        srig_turn(rig);
-        srig_expect(rig, 0, "INFO replication");
+        srig_sends(rig, 0, "INFO replication");
         srig_error(rig, 0, "NOPERM no");
-        srig_turn(rig);
-        srig_expect(rig, 0, "");
+        srig_sends(rig, 0, "");
     }
     ck_assert_uint_eq(rig->links[0].closes, 0);
     ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
-    srig_turn(rig);
-    srig_expect(rig, 0, "INFO replication");
+    srig_sends(rig, 0, "INFO replication");
     reconnect(rig, 0);
     ck_assert_uint_eq(settles_ms(rig, 0, 0, 'y'), SETTLE_MS);
     struct sent sent = pass(rig, 0, 1);
     ck_assert_uint_eq(sent.infos, 0);
     rig->script_id = 'z';
     ck_assert_uint_gt(settles_ms(rig, 0, 0, 'y'), 0);
-    srig_turn(rig);
-    srig_expect(rig, 0, "INFO replication");
+    srig_sends(rig, 0, "INFO replication");
 }
 
 /* The answer to a SET that was sent before it was known who is there says
@@ -690,8 +675,7 @@ STORE_TEST(overtaken_marker, begin(SETTLE_MS, ""))
     srig_history(rig, "master", 'r', 'y', benign ? '0' : 'i');
     ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 1);
     rig->now_us = since_us + SETTLE_MS * 1000;
-    srig_turn(rig);
-    srig_expect(rig, 0, "INFO replication");
+    srig_sends(rig, 0, "INFO replication");
     srig_expect(rig, 0, "SET holdfast:settled " R40 " " I40);
     srig_reply(rig, 0,
         &(struct resp){.type = RESP_STRING, .text = text_from(rig->info)});
@@ -748,8 +732,7 @@ SRIG_TEST(nameless, srig_create(STORE_SINGLE, 1))
     srig_turn(rig);
     srig_exchange(rig, 0, "GET holdfast:settled");
     (void)srig_op(rig, OP_ACQUIRE, 0);
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     ck_assert_uint_eq(get4(rig->words[4].at + 80), SETTLE_MS);
     /* Nor is the id before it known that is not told. */
     rig->script_id = 'y';
@@ -778,8 +761,7 @@ STORE_TEST(no_settling, begin(0, ""))
     /* A script's word is enough. */
     srig_history(rig, "master", 'r', 'y', 'i');
     ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
-    srig_turn(rig);
-    srig_expect(rig, 0, "");
+    srig_sends(rig, 0, "");
     ck_assert_uint_eq(settles_ms(rig, 0, 0, 'y'), 0);
     sent = pass(rig, 0, 2000);
     ck_assert_uint_eq(sent.infos, 0);
@@ -1131,8 +1113,7 @@ START_TEST(slots_on_their_way)
     rig->map[0].last = 4;
     rig->map[1].first = 5;
     struct op *op = srig_op(rig, OP_ACQUIRE, 5);
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     if (source == SOURCE_TWICE) {
         rig->store->links[0].ids_wanted = true;
         trust_tick(rig->store, &rig->store->links[0], rig->now_us);
@@ -1241,8 +1222,7 @@ SRIG_TEST(slots_after_slots, begin_thirds())
     ck_assert(link->guessed);
     ck_assert(rig->store->links[2].settled);
     (void)route_slot(rig->store, 9000, 1, rig->now_us);
-    srig_turn(rig);
-    srig_expect(rig, 2, "INFO replication");
+    srig_sends(rig, 2, "INFO replication");
     ck_assert(!trust_awaits(link));
     rig->now_us = over_us;
     srig_turn(rig);
@@ -1441,12 +1421,10 @@ STORE_TEST(again_at_once, begin(SETTLE_MS, R40 " " I40))
     for (int i = 0; i < 8; i++) {
         struct op *op = srig_op(rig, kinds[i / 2], 0);
         op->no_queue = i % 4 > 1;
-        srig_turn(rig);
-        srig_expect(rig, 0, "EVALSHA 1");
+        srig_sends(rig, 0, "EVALSHA 1");
         srig_results(rig, 0, 1, statuses[i % 2]);
         ck_assert(!srig_done(rig, op));
-        srig_turn(rig);
-        srig_expect(rig, 0, "EVALSHA 1");
+        srig_sends(rig, 0, "EVALSHA 1");
         ck_assert_uint_eq(
             srig_count(rig, COUNTER_redis_late), (unsigned)(i + 1) / 2);
         srig_results(rig, 0, 1, RECORD_WAITING);
@@ -1461,8 +1439,7 @@ STORE_TEST(changed_is_found_out, begin(SETTLE_MS, R40 " " I40))
     (void)pass(rig, 0, 2000);
     srig_history(rig, "master", 'r', 'y', 'i');
     struct op *op = srig_op(rig, OP_RENEW, 0);
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     srig_results(rig, 0, 1, RECORD_CHANGED);
     srig_turn(rig);
     srig_exchange(rig, 0, "INFO replication");
@@ -1474,8 +1451,7 @@ STORE_TEST(changed_is_found_out, begin(SETTLE_MS, R40 " " I40))
     ck_assert_uint_eq(get4(rig->words[4].at + 80), SETTLE_MS);
     srig_results(rig, 0, 1, RECORD_MISSING);
     srig_status(rig, op, OP_MISSING);
-    srig_turn(rig);
-    srig_expect(rig, 0, "");
+    srig_sends(rig, 0, "");
 }
 
 /* For ever: no storm, and an end. */
@@ -1521,8 +1497,7 @@ STORE_TEST(grace, begin(SETTLE_MS, R40 " " I40))
     (void)pass(rig, 0, 2000);
     for (unsigned i = 0; i < 20; i++) {
         struct op *op = srig_op(rig, OP_ACQUIRE, 0);
-        srig_turn(rig);
-        srig_expect(rig, 0, "EVALSHA 1");
+        srig_sends(rig, 0, "EVALSHA 1");
         uint64_t asked_us = rig->now_us;
         reply_again(rig, RECORD_GRACE, 200);
         ck_assert(!srig_done(rig, op));
@@ -1564,8 +1539,7 @@ STORE_TEST(grace_given_up, begin(SETTLE_MS, R40 " " I40))
     (void)pass(rig, 0, 2000);
     struct op *op = srig_op(rig, OP_ACQUIRE, 0);
     op->deadline_us = rig->now_us + 100000;
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     uint64_t asked_us = rig->now_us;
     reply_again(rig, RECORD_GRACE, 200);
     srig_pass(rig, 99);
@@ -1577,8 +1551,7 @@ STORE_TEST(grace_given_up, begin(SETTLE_MS, R40 " " I40))
     ck_assert_uint_le(op->result.again_ms, 100);
     /* Nobody waits for it any more. */
     op = srig_op(rig, OP_ACQUIRE, 0);
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     reply_again(rig, RECORD_GRACE, 200);
     ck_assert(!srig_done(rig, op));
     srig_hurry(rig, op);
@@ -1604,8 +1577,7 @@ SRIG_TEST(grace_and_map, srig_cluster())
 {
     struct op *op = srig_op(rig, OP_ACQUIRE, 0);
 
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     srig_results(rig, 0, 1, RECORD_GRACE);
     uint64_t asked_us = rig->now_us;
     route_want_map(rig->store);
@@ -1627,8 +1599,7 @@ STORE_TEST(unsettled_flag, begin(SETTLE_MS, R40 " " I40))
     (void)pass(rig, 0, 2000);
     for (int flags = 0; flags < 8; flags++) {
         struct op *op = srig_op(rig, OP_ACQUIRE, 0);
-        srig_turn(rig);
-        srig_expect(rig, 0, "EVALSHA 1");
+        srig_sends(rig, 0, "EVALSHA 1");
         size_t len = srig_encode(rig, bytes, 1, RECORD_WAITING);
         bytes[48 + 1] = (char)flags;
         srig_bytes(rig, 0, bytes, len);
@@ -1643,8 +1614,7 @@ STORE_TEST(unsettled_flag, begin(SETTLE_MS, R40 " " I40))
 
     for (int i = 0; i < 3; i++) {
         struct op *op = srig_op(rig, kinds[i], 0);
-        srig_turn(rig);
-        srig_expect(rig, 0, "EVALSHA 1");
+        srig_sends(rig, 0, "EVALSHA 1");
         srig_results(rig, 0, 1, RECORD_MISSING);
         srig_status(rig, op, OP_MISSING);
     }
@@ -1725,8 +1695,7 @@ SRIG_TEST(reclaim, srig_single())
             rig->now_us - 1, rig->now_us + 1500, rig->now_us + 2000};
         struct op *op = full_op(rig, OP_RECLAIM);
         op->hard_end_us = ends_us[i];
-        srig_turn(rig);
-        srig_expect(rig, 0, "EVALSHA 1");
+        srig_sends(rig, 0, "EVALSHA 1");
         ck_assert(text_equal(
             rig->words[1], text_make(scripts[SCRIPT_ACQUIRE].sha1, 40)));
         size_t len = reclaim_bytes(rig, bytes, holds[i]);
@@ -1740,8 +1709,7 @@ SRIG_TEST(reclaim, srig_single())
     op->retry = op->no_queue = op->tell = true;
     op->ask.hold_ms = 5;
     op->arrival = 8;
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     ck_assert_uint_eq(rig->words[5].len, 36 + 44 + 16);
     ck_assert_int_eq(rig->words[5].at[36], 1 + 2 + 8 + 16);
     put_double(bytes, 5);
@@ -1750,8 +1718,7 @@ SRIG_TEST(reclaim, srig_single())
     /* And an OP_ACQUIRE says what it asks for, and nothing of a past. */
     srig_results(rig, 0, 1, RECORD_WAITING);
     op = full_op(rig, OP_ACQUIRE);
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     ck_assert_uint_eq(rig->words[5].len, 36 + 44 + 12);
     ck_assert_int_eq(rig->words[5].at[36], 4);
     put_double(bytes, 123456);
@@ -1823,8 +1790,7 @@ asked_on_way(
     srig_turn(rig);
     answer(rig, 0, &sent);
     struct op *op = srig_op(rig, OP_RENEW, 0);
-    srig_turn(rig);
-    srig_expect(rig, 0, "EVALSHA 1");
+    srig_sends(rig, 0, "EVALSHA 1");
     struct steadiness steadiness = {
         get4(rig->words[4].at + 84), get4(rig->words[4].at + 88)};
     rig->now_us += there_us;
