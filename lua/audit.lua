@@ -26,9 +26,9 @@ local WALK_MAX, NAME_MAX, SIGHTS_MAX = 64, 255, 512
 local count, held_from, wait_from = unpack_at(AUDIT_FORMAT, ARGV[2])
 local before = sub(channel, 1, #channel - 8) .. ':{'
 local records, held, waiting, left = 0, 0, 0, 0
-local sights = {}
+local suspects = {}
 
-local function sight(key, flags, wrong, held_age, wait_age)
+local function suspect(key, flags, wrong, held_age, wait_age)
     local name = sub(key, #before + 1, #key - 1)
     if sub(key, #key) ~= '}' or name == '' or #name > NAME_MAX then
         name = sub(key, #before + 1, #before + NAME_MAX)
@@ -36,10 +36,10 @@ local function sight(key, flags, wrong, held_age, wait_age)
     end
     if flags == 0 and wrong == 0 then
         return
-    elseif #sights == SIGHTS_MAX then
+    elseif #suspects == SIGHTS_MAX then
         left = left + 1
     else
-        sights[#sights + 1] = pack(SIGHT_FORMAT, flags, wrong, #name,
+        suspects[#suspects + 1] = pack(SUSPECT_FORMAT, flags, wrong, #name,
             held_age or 0, wait_age or 0) .. name
     end
 end
@@ -108,7 +108,7 @@ local function look_at(key, r)
     elseif r.fence > now_us + FENCE_FAR then
         wrong = WRONG_FENCE
     end
-    sight(key, (holds > 0 and held_age >= held_from and OLD_HOLD or 0) +
+    suspect(key, (holds > 0 and held_age >= held_from and OLD_HOLD or 0) +
         (waits > 0 and wait_age >= wait_from and OLD_WAIT or 0) +
         (late and LATE_HOLD or 0), wrong, held_age, wait_age)
 end
@@ -121,7 +121,7 @@ local function look_for(key)
         TEXT(HEAD + TICKET + 255))
     if type(raw) == 'table' and string.find(raw.err, 'WRONGTYPE', 1, true) then
         records = records + 1
-        return sight(key, 0, WRONG_TYPE)
+        return suspect(key, 0, WRONG_TYPE)
     end
     if type(raw) == 'table' or raw == '' then
         return
@@ -134,7 +134,7 @@ local function look_for(key)
         r.raw = sub(raw, 1, HEAD + whole * r.width)
         return look_at(key, r)
     end
-    return sight(key, 0, wrong == NEWER and WRONG_VERSION or WRONG_RECORD)
+    return suspect(key, 0, wrong == NEWER and WRONG_VERSION or WRONG_RECORD)
 end
 
 local found = call('SCAN', sub(ARGV[2], AUDIT + 1), 'MATCH', before .. '*',
@@ -143,7 +143,7 @@ for _, key in ipairs(found[2]) do
     look_for(key)
 end
 result(OK)
-out[#out + 1] = pack(AUDITED_FORMAT, records, held, waiting, #sights, left,
+out[#out + 1] = pack(AUDITED_FORMAT, records, held, waiting, #suspects, left,
     #found[1]) .. found[1]
-out[#out + 1] = table.concat(sights)
+out[#out + 1] = table.concat(suspects)
 return reply()

@@ -131,7 +131,7 @@ LONGER = {
     "daemon/core/feature/audit.c": 1050,
     "daemon/core/feature/deadlock.c": 900,
     "daemon/store/queue/call.c": 1000,
-    "daemon/store/node/reply.c: link_take()": 80,
+    "daemon/store/node/reply.c: conn_take()": 80,
     "daemon/store/topology/round.c": 900,
 }
 DECLARED = re.compile(

@@ -13,9 +13,9 @@
 #include "daemon/core/command/stop.h"
 #include "daemon/core/feature/audit.h"
 #include "daemon/core/feature/deadlock.h"
+#include "daemon/core/feature/inspection_queue.h"
+#include "daemon/core/feature/inspections.h"
 #include "daemon/core/feature/listing.h"
-#include "daemon/core/feature/look_queue.h"
-#include "daemon/core/feature/looks.h"
 #include "daemon/core/feature/message.h"
 #include "daemon/core/feature/recent.h"
 #include "daemon/core/feature/releases.h"
@@ -48,7 +48,7 @@
 
 static const struct ticket_hooks ticket_hooks = {
     .waits = deadlock_waits,
-    .look = deadlock_look,
+    .search = deadlock_search,
     .held = deadlock_held,
     .lost = recent_lost,
     .released = releases_note,
@@ -78,7 +78,7 @@ core_take_memory(struct core *core)
            table_init(&core->tag_table, s->requests_max) &&
            table_init(&core->session_table, sessions) && auth_init(core) &&
            owner_init(core) && releases_init(core) && audit_init(core) &&
-           top_init(core) && looks_init(core) && message_init(core);
+           top_init(core) && inspections_init(core) && message_init(core);
 }
 
 struct core *
@@ -155,7 +155,7 @@ core_destroy(struct core **core)
     releases_fini(*core);
     audit_fini(*core);
     top_fini(*core);
-    looks_fini(*core);
+    inspections_fini(*core);
     message_fini(*core);
     slab_fini(&(*core)->sessions);
     slab_fini(&(*core)->behind);
@@ -183,7 +183,7 @@ core_inspected(struct core *core, struct op *op)
         watch_inspected(core, op);
         return;
     case READER_DEADLOCK:
-        looks_done(core, op);
+        inspections_done(core, op);
         return;
     case READER_AUDIT:
         audit_inspected(core, op);
@@ -376,10 +376,10 @@ core_timer(struct core *core, struct wheel_node *node)
     case TIMER_AUDIT:
         audit_timer(core);
         return;
-    case TIMER_LOOK:
-        looks_timer(core, node);
+    case TIMER_INSPECTION:
+        inspections_timer(core, node);
         return;
-    case TIMER_LOOKS:
+    case TIMER_INSPECTIONS:
         return; /* they are sent when the step ends */
     }
 }
@@ -556,7 +556,7 @@ core_step(struct core *core, uint64_t now_us, struct core_event *event,
         break;
     }
     core_settle(core);
-    looks_send(core);
+    inspections_send(core);
     core->effects = NULL;
 }
 
@@ -657,7 +657,7 @@ core_check(const struct core *core)
     require(core->lock_table.count == core->locks.used);
     auth_check(core);
     owner_check(core);
-    looks_check(core);
+    inspections_check(core);
     top_check(core);
     wheel_check(&core->wheel);
 }

@@ -163,31 +163,31 @@ engine_drain_store(struct engine *engine)
 }
 
 void
-engine_link_opened(struct engine *engine, struct store_link link)
+engine_conn_opened(struct engine *engine, struct store_conn conn)
 {
-    store_opened(engine->store, link);
+    store_opened(engine->store, conn);
 }
 
 void
-engine_link_connected(struct engine *engine, struct store_link link)
+engine_conn_connected(struct engine *engine, struct store_conn conn)
 {
-    store_connected(engine->store, link, engine_now(engine));
+    store_connected(engine->store, conn, engine_now(engine));
     engine_drain_store(engine);
 }
 
 void
 engine_reply(
-    struct engine *engine, struct store_link link, const struct resp *reply)
+    struct engine *engine, struct store_conn conn, const struct resp *reply)
 {
-    store_reply(engine->store, link, engine_now(engine), reply);
+    store_reply(engine->store, conn, engine_now(engine), reply);
     engine_drain_store(engine); /* results refer to the reply */
 }
 
 void
-engine_link_lost(struct engine *engine, struct store_link link,
+engine_conn_lost(struct engine *engine, struct store_conn conn,
     enum health_reason reason, const char *why)
 {
-    store_closed(engine->store, link, engine_now(engine), reason, why);
+    store_closed(engine->store, conn, engine_now(engine), reason, why);
     engine_drain_store(engine);
 }
 

@@ -95,17 +95,17 @@ size_t engine_take(struct engine *engine, struct engine_input *input,
  */
 
 /* Its socket is connected, and a TLS handshake begins. */
-void engine_link_opened(struct engine *engine, struct store_link link);
+void engine_conn_opened(struct engine *engine, struct store_conn conn);
 
 /* It can be used. */
-void engine_link_connected(struct engine *engine, struct store_link link);
+void engine_conn_connected(struct engine *engine, struct store_conn conn);
 
 /* A reply, or a message of a subscription, which stays the caller's. */
 void engine_reply(
-    struct engine *engine, struct store_link link, const struct resp *reply);
+    struct engine *engine, struct store_conn conn, const struct resp *reply);
 
 /* It has ended, or was never made. `why` is for people. */
-void engine_link_lost(struct engine *engine, struct store_link link,
+void engine_conn_lost(struct engine *engine, struct store_conn conn,
     enum health_reason reason, const char *why);
 
 /* Carries out the effects so far: lines, then operations. */
@@ -113,8 +113,8 @@ void engine_carry_out(struct engine *engine);
 
 /*
  * Once a turn, after all that has happened: time for core and store until
- * neither has more to do now, or for so many rounds: false, there is more.
- * What is to be sent to Redis is in the links' output then. `realtime_us` is
+ * neither has more to do now, or for so many rounds: false, there is more. What
+ * is to be sent to Redis is in the connections' output then. `realtime_us` is
  * CLOCK_REALTIME.
  */
 bool engine_move(struct engine *engine, uint64_t realtime_us);

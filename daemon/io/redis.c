@@ -27,8 +27,8 @@
 static const char *const dns_paths[] = {"/etc/resolv.conf", "/etc/hosts"};
 
 /*
- * The state of a connection. link_move() makes every move to a later state,
- * link_close() those to CLOSED:
+ * The state of a connection. conn_move() makes every move to a later state,
+ * conn_close() those to CLOSED:
  *
  *     CLOSED -> RESOLVING, CONNECTING
  *     RESOLVING -> RESOLVING_OTHER, CONNECTING
@@ -50,9 +50,9 @@ enum redis_state {
     REDIS_HEARD,
 };
 
-struct redis_link {
+struct redis_conn {
     struct loop *loop; /* ref */
-    struct store_link id;
+    struct store_conn id;
     enum redis_state state;
     int fd;               /* -1: none */
     bool read_is_blocked; /* TLS has to write before it can read on */
@@ -67,20 +67,20 @@ struct redis_link {
 };
 
 static bool
-link_is_connected(const struct redis_link *link)
+conn_is_connected(const struct redis_conn *conn)
 {
-    return link->state >= REDIS_CONNECTED;
+    return conn->state >= REDIS_CONNECTED;
 }
 
 static bool
-link_is_resolving(const struct redis_link *link)
+conn_is_resolving(const struct redis_conn *conn)
 {
-    return link->state == REDIS_RESOLVING ||
-           link->state == REDIS_RESOLVING_OTHER;
+    return conn->state == REDIS_RESOLVING ||
+           conn->state == REDIS_RESOLVING_OTHER;
 }
 
 static void
-link_move(struct redis_link *link, enum redis_state to)
+conn_move(struct redis_conn *conn, enum redis_state to)
 {
     static const unsigned moves[] = {
         [REDIS_CLOSED] = 1U << REDIS_RESOLVING | 1U << REDIS_CONNECTING,
@@ -94,66 +94,66 @@ link_move(struct redis_link *link, enum redis_state to)
     };
     bool socket = to >= REDIS_CONNECTING;
 
-    require((moves[link->state] & 1U << to) != 0);
-    require((link->fd >= 0) == socket && (link->reader != NULL) == socket);
-    require(to != REDIS_CONNECTING || link->tls == NULL);
-    require(to != REDIS_HANDSHAKE || link->tls != NULL);
-    require(link->query == NULL);
-    require(!link->read_is_blocked || to == REDIS_HEARD);
-    link->state = to;
+    require((moves[conn->state] & 1U << to) != 0);
+    require((conn->fd >= 0) == socket && (conn->reader != NULL) == socket);
+    require(to != REDIS_CONNECTING || conn->tls == NULL);
+    require(to != REDIS_HANDSHAKE || conn->tls != NULL);
+    require(conn->query == NULL);
+    require(!conn->read_is_blocked || to == REDIS_HEARD);
+    conn->state = to;
 }
 
 /* Closes what is there; the store is not told. */
 static void
-link_close(struct redis_link *link)
+conn_close(struct redis_conn *conn)
 {
-    if (link->query != NULL)
-        evdns_getaddrinfo_cancel(link->query);
-    link->query = NULL;
-    if (link->reading != NULL)
-        event_free(link->reading);
-    if (link->writing != NULL)
-        event_free(link->writing);
-    link->reading = NULL;
-    link->writing = NULL;
-    reader_destroy(&link->reader);
-    tls_link_destroy(&link->tls);
-    link->read_is_blocked = false;
-    if (link->fd >= 0)
-        close(link->fd);
-    link->fd = -1;
-    link->state = REDIS_CLOSED;
+    if (conn->query != NULL)
+        evdns_getaddrinfo_cancel(conn->query);
+    conn->query = NULL;
+    if (conn->reading != NULL)
+        event_free(conn->reading);
+    if (conn->writing != NULL)
+        event_free(conn->writing);
+    conn->reading = NULL;
+    conn->writing = NULL;
+    reader_destroy(&conn->reader);
+    tls_link_destroy(&conn->tls);
+    conn->read_is_blocked = false;
+    if (conn->fd >= 0)
+        close(conn->fd);
+    conn->fd = -1;
+    conn->state = REDIS_CLOSED;
 }
 
 static void
-link_broken(struct redis_link *link, enum health_reason reason, const char *why)
+conn_broken(struct redis_conn *conn, enum health_reason reason, const char *why)
 {
     /* A connection that worked is tried at the same address again. */
-    link->turn -= link_is_connected(link) && link->turn > 0;
-    engine_link_lost(&link->loop->engine, link->id, reason, why);
-    link_close(link); /* last, since `why` may be its own */
+    conn->turn -= conn_is_connected(conn) && conn->turn > 0;
+    engine_conn_lost(&conn->loop->engine, conn->id, reason, why);
+    conn_close(conn); /* last, since `why` may be its own */
 }
 
 static void
-link_starved(struct redis_link *link, const char *why)
+conn_starved(struct redis_conn *conn, const char *why)
 {
-    link_broken(link, HEALTH_NO_RESOURCES, why);
+    conn_broken(conn, HEALTH_NO_RESOURCES, why);
 }
 
 /* A system call failed. */
 static void
-link_failed(struct redis_link *link, int error)
+conn_failed(struct redis_conn *conn, int error)
 {
     enum health_reason reason = error == ECONNREFUSED ? HEALTH_REFUSED
                                 : error == ETIMEDOUT  ? HEALTH_SILENT
                                                       : HEALTH_UNREACHABLE;
 
-    link_broken(link, reason, strerror(error));
+    conn_broken(conn, reason, strerror(error));
 }
 
 /* TLS has ended, or never began. */
 static void
-link_broken_tls(struct redis_link *link)
+conn_broken_tls(struct redis_conn *conn)
 {
     static const enum health_reason reasons[] = {
         [TLS_FAILED_GONE] = HEALTH_CLOSED,
@@ -161,32 +161,32 @@ link_broken_tls(struct redis_link *link)
         [TLS_FAILED_CERTIFICATE] = HEALTH_CERTIFICATE,
     };
 
-    link_broken(
-        link, reasons[tls_link_failure(link->tls)], tls_link_why(link->tls));
+    conn_broken(
+        conn, reasons[tls_link_failure(conn->tls)], tls_link_why(conn->tls));
 }
 
-/* Awaits the writable event, until link_write() has nothing to do. */
+/* Awaits the writable event, until conn_write() has nothing to do. */
 static bool
-link_want_write(struct redis_link *link)
+conn_want_write(struct redis_conn *conn)
 {
-    if (event_add(link->writing, NULL) == 0)
+    if (event_add(conn->writing, NULL) == 0)
         return true;
-    link_starved(link, "no memory to write to it");
+    conn_starved(conn, "no memory to write to it");
     return false;
 }
 
 /* Reads into the loop's buffer. `end` is set if no more comes. */
 static size_t
-link_receive(struct redis_link *link, const char **end)
+conn_receive(struct redis_conn *conn, const char **end)
 {
-    ssize_t got = recv(link->fd, link->loop->redis_buffer, REDIS_READ, 0);
+    ssize_t got = recv(conn->fd, conn->loop->redis_buffer, REDIS_READ, 0);
 
     if (got > 0)
         return (size_t)got;
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return 0;
     /* A TLS port ends plain text so, with or without an alert. */
-    if (link->state != REDIS_HEARD)
+    if (conn->state != REDIS_HEARD)
         *end = "closed before any answer; is that a port for TLS?";
     else if (got == 0)
         *end = "closed by Redis";
@@ -200,81 +200,81 @@ link_receive(struct redis_link *link, const char **end)
  * tells of the rest of a record that was taken off the socket.
  */
 static size_t
-link_receive_tls(struct redis_link *link, const char **end)
+conn_receive_tls(struct redis_conn *conn, const char **end)
 {
-    char *out = link->loop->redis_buffer;
+    char *out = conn->loop->redis_buffer;
     enum tls_status status = TLS_DONE;
     size_t len = 0;
 
     while (status == TLS_DONE && REDIS_READ - len >= TLS_RECORD_BYTES) {
         size_t got = 0;
-        status = tls_link_read(link->tls, out + len, REDIS_READ - len, &got);
+        status = tls_link_read(conn->tls, out + len, REDIS_READ - len, &got);
         len += status == TLS_DONE ? got : 0;
     }
-    link->read_is_blocked = status == TLS_WANTS_WRITE;
+    conn->read_is_blocked = status == TLS_WANTS_WRITE;
     if (status == TLS_BROKEN || status == TLS_ENDED)
-        *end = tls_link_why(link->tls);
+        *end = tls_link_why(conn->tls);
     return len;
 }
 
 /* The input is no reply. */
 static void
-link_nonsense(struct redis_link *link)
+conn_nonsense(struct redis_conn *conn)
 {
     /* The first byte of a TLS alert, the answer to plain text. */
-    if (link->tls == NULL && link->loop->redis_buffer[0] == 0x15)
-        link_broken(link, HEALTH_TLS_EXPECTED,
+    if (conn->tls == NULL && conn->loop->redis_buffer[0] == 0x15)
+        conn_broken(conn, HEALTH_TLS_EXPECTED,
             "it speaks TLS, and there is no redis.tls here");
-    else if (memcmp(link->loop->redis_buffer, "* ", 2) == 0)
-        link_broken(link, HEALTH_NO_REDIS, "it is a Holdfast broker");
+    else if (memcmp(conn->loop->redis_buffer, "* ", 2) == 0)
+        conn_broken(conn, HEALTH_NO_REDIS, "it is a Holdfast broker");
     else
-        link_broken(link, HEALTH_NO_REDIS, "it does not speak RESP");
+        conn_broken(conn, HEALTH_NO_REDIS, "it does not speak RESP");
 }
 
 /* Parses the input. False: the connection is broken. */
 static bool
-link_take_replies(struct redis_link *link, size_t got)
+conn_take_replies(struct redis_conn *conn, size_t got)
 {
-    struct loop *loop = link->loop;
+    struct loop *loop = conn->loop;
     const struct resp *reply;
     enum reader_status status;
 
-    if (!reader_feed(link->reader, loop->redis_buffer, got)) {
-        link_starved(link, "no memory for its replies");
+    if (!reader_feed(conn->reader, loop->redis_buffer, got)) {
+        conn_starved(conn, "no memory for its replies");
         return false;
     }
-    while ((status = reader_next(link->reader, &reply)) == READER_REPLY)
-        engine_reply(&loop->engine, link->id, reply);
+    while ((status = reader_next(conn->reader, &reply)) == READER_REPLY)
+        engine_reply(&loop->engine, conn->id, reply);
     if (status == READER_BROKEN)
-        link_nonsense(link);
+        conn_nonsense(conn);
     return status != READER_BROKEN;
 }
 
 static void
-link_read(struct redis_link *link)
+conn_read(struct redis_conn *conn)
 {
     const char *end = NULL;
-    size_t got = link->tls == NULL ? link_receive(link, &end)
-                                   : link_receive_tls(link, &end);
+    size_t got = conn->tls == NULL ? conn_receive(conn, &end)
+                                   : conn_receive_tls(conn, &end);
 
-    if (got > 0 && link->state == REDIS_CONNECTED)
-        link_move(link, REDIS_HEARD);
-    if (got > 0 && !link_take_replies(link, got))
+    if (got > 0 && conn->state == REDIS_CONNECTED)
+        conn_move(conn, REDIS_HEARD);
+    if (got > 0 && !conn_take_replies(conn, got))
         return;
-    if (end != NULL && link->tls != NULL)
-        link_broken_tls(link);
+    if (end != NULL && conn->tls != NULL)
+        conn_broken_tls(conn);
     else if (end != NULL)
-        link_broken(link, HEALTH_CLOSED, end);
-    else if (link->read_is_blocked)
-        (void)link_want_write(link);
+        conn_broken(conn, HEALTH_CLOSED, end);
+    else if (conn->read_is_blocked)
+        (void)conn_want_write(conn);
 }
 
 /* False: the event is awaited, or `end` is set. */
 static bool
-link_send(struct redis_link *link, struct buffer *out, const char **end)
+conn_send(struct redis_conn *conn, struct buffer *out, const char **end)
 {
     ssize_t sent =
-        send(link->fd, buffer_data(out), buffer_len(out), MSG_NOSIGNAL);
+        send(conn->fd, buffer_data(out), buffer_len(out), MSG_NOSIGNAL);
 
     if (sent >= 0) {
         buffer_consume(out, (size_t)sent);
@@ -283,192 +283,192 @@ link_send(struct redis_link *link, struct buffer *out, const char **end)
     if (errno == EINTR)
         return true;
     if (errno == EAGAIN)
-        (void)link_want_write(link);
+        (void)conn_want_write(conn);
     else
         *end = strerror(errno);
     return false;
 }
 
-/* Sends through TLS; the result is that of link_send(). */
+/* Sends through TLS; the result is that of conn_send(). */
 static bool
-link_send_tls(struct redis_link *link, struct buffer *out, const char **end)
+conn_send_tls(struct redis_conn *conn, struct buffer *out, const char **end)
 {
     size_t sent = 0;
     enum tls_status status =
-        tls_link_write(link->tls, buffer_data(out), buffer_len(out), &sent);
+        tls_link_write(conn->tls, buffer_data(out), buffer_len(out), &sent);
 
     if (status == TLS_DONE)
         buffer_consume(out, sent);
     else if (status == TLS_WANTS_WRITE)
-        (void)link_want_write(link);
+        (void)conn_want_write(conn);
     else if (status == TLS_BROKEN || status == TLS_ENDED)
-        *end = tls_link_why(link->tls);
+        *end = tls_link_why(conn->tls);
     return status == TLS_DONE; /* a read tries again in any case */
 }
 
 /* Sends the store's output; the rest follows when the socket takes it. */
 static void
-link_write(struct redis_link *link)
+conn_write(struct redis_conn *conn)
 {
-    struct loop *loop = link->loop;
-    struct buffer *out = store_link_output(loop->engine.store, link->id.index);
+    struct loop *loop = conn->loop;
+    struct buffer *out = store_conn_output(loop->engine.store, conn->id.index);
     const char *end = NULL;
 
     while (buffer_len(out) > 0) {
-        if (link->tls == NULL ? link_send(link, out, &end)
-                              : link_send_tls(link, out, &end))
+        if (conn->tls == NULL ? conn_send(conn, out, &end)
+                              : conn_send_tls(conn, out, &end))
             continue;
-        if (end != NULL && link->tls != NULL)
-            link_broken_tls(link);
+        if (end != NULL && conn->tls != NULL)
+            conn_broken_tls(conn);
         else if (end != NULL)
-            link_broken(link, HEALTH_CLOSED, end);
+            conn_broken(conn, HEALTH_CLOSED, end);
         return;
     }
-    event_del(link->writing);
+    event_del(conn->writing);
 }
 
 /* The connection can be used. A slow Redis acknowledges unread bytes. A host
  * that is gone does not, and then the connection is broken. */
 static void
-link_connected(struct redis_link *link)
+conn_connected(struct redis_conn *conn)
 {
-    struct loop *loop = link->loop;
+    struct loop *loop = conn->loop;
     unsigned lost_ms =
         (unsigned)(store_in_force(loop->engine.store)->command_timeout_us /
                    1000);
 
     (void)setsockopt(
-        link->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &lost_ms, sizeof(lost_ms));
-    link_move(link, REDIS_CONNECTED);
-    event_del(link->writing);
-    if (event_add(link->reading, NULL) != 0) {
-        link_starved(link, "no memory to read from it");
+        conn->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &lost_ms, sizeof(lost_ms));
+    conn_move(conn, REDIS_CONNECTED);
+    event_del(conn->writing);
+    if (event_add(conn->reading, NULL) != 0) {
+        conn_starved(conn, "no memory to read from it");
         return;
     }
-    engine_link_connected(&loop->engine, link->id);
+    engine_conn_connected(&loop->engine, conn->id);
 }
 
 /* Goes on with the handshake as far as the socket lets it. */
 static void
-link_handshake(struct redis_link *link)
+conn_handshake(struct redis_conn *conn)
 {
-    switch (tls_link_handshake(link->tls)) {
+    switch (tls_link_handshake(conn->tls)) {
     case TLS_DONE:
-        link_connected(link);
+        conn_connected(conn);
         return;
     case TLS_ENDED:
     case TLS_BROKEN:
-        link_broken_tls(link);
+        conn_broken_tls(conn);
         return;
     case TLS_WANTS_READ:
-        event_del(link->writing); /* it would come all the time */
-        if (event_add(link->reading, NULL) != 0)
-            link_starved(link, "no memory to read from it");
+        event_del(conn->writing); /* it would come all the time */
+        if (event_add(conn->reading, NULL) != 0)
+            conn_starved(conn, "no memory to read from it");
         return;
     case TLS_WANTS_WRITE:
-        (void)link_want_write(link);
+        (void)conn_want_write(conn);
         return;
     }
 }
 
 static void
-link_opened(struct redis_link *link)
+conn_opened(struct redis_conn *conn)
 {
-    struct loop *loop = link->loop;
+    struct loop *loop = conn->loop;
     int error = 0;
     socklen_t len = sizeof(error);
 
-    getsockopt(link->fd, SOL_SOCKET, SO_ERROR, &error, &len);
+    getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &error, &len);
     if (error != 0) {
-        link_failed(link, error);
+        conn_failed(conn, error);
         return;
     }
     if (loop->settings.tls == NULL) {
-        link_connected(link);
+        conn_connected(conn);
         return;
     }
-    link->tls = tls_link_create(loop->settings.tls, link->fd, link->host);
-    if (link->tls == NULL) {
-        link_starved(link, "no memory for TLS");
+    conn->tls = tls_link_create(loop->settings.tls, conn->fd, conn->host);
+    if (conn->tls == NULL) {
+        conn_starved(conn, "no memory for TLS");
         return;
     }
-    link_move(link, REDIS_HANDSHAKE);
-    engine_link_opened(&loop->engine, link->id);
-    link_handshake(link);
+    conn_move(conn, REDIS_HANDSHAKE);
+    engine_conn_opened(&loop->engine, conn->id);
+    conn_handshake(conn);
 }
 
 static void
-link_readable(evutil_socket_t fd, short what, void *arg)
+conn_readable(evutil_socket_t fd, short what, void *arg)
 {
-    struct redis_link *link = arg;
+    struct redis_conn *conn = arg;
 
     (void)fd;
     (void)what;
-    if (link->state == REDIS_HANDSHAKE)
-        link_handshake(link);
+    if (conn->state == REDIS_HANDSHAKE)
+        conn_handshake(conn);
     else
-        link_read(link);
+        conn_read(conn);
 }
 
 static void
-link_writable(evutil_socket_t fd, short what, void *arg)
+conn_writable(evutil_socket_t fd, short what, void *arg)
 {
-    struct redis_link *link = arg;
+    struct redis_conn *conn = arg;
 
     (void)fd;
     (void)what;
     (void)engine_now(
-        &link->loop->engine); /* the store may send more in this turn */
-    if (link->state == REDIS_HANDSHAKE) {
-        link_handshake(link);
+        &conn->loop->engine); /* the store may send more in this turn */
+    if (conn->state == REDIS_HANDSHAKE) {
+        conn_handshake(conn);
         return;
     }
-    if (link->state == REDIS_CONNECTING) {
-        link_opened(link);
+    if (conn->state == REDIS_CONNECTING) {
+        conn_opened(conn);
         return;
     }
-    if (link->read_is_blocked)
-        link_read(link);
-    if (link_is_connected(link) && !link->read_is_blocked)
-        link_write(link);
+    if (conn->read_is_blocked)
+        conn_read(conn);
+    if (conn_is_connected(conn) && !conn->read_is_blocked)
+        conn_write(conn);
 }
 
 static bool
-link_prepare_reader(struct redis_link *link)
+conn_prepare_reader(struct redis_conn *conn)
 {
-    struct loop *loop = link->loop;
+    struct loop *loop = conn->loop;
 
-    link->reader = reader_create();
-    if (link->reader == NULL)
+    conn->reader = reader_create();
+    if (conn->reader == NULL)
         return false;
-    link->reading = event_new(
-        loop->base, link->fd, EV_READ | EV_PERSIST, link_readable, link);
-    link->writing = event_new(
-        loop->base, link->fd, EV_WRITE | EV_PERSIST, link_writable, link);
-    return link->reading != NULL && link->writing != NULL;
+    conn->reading = event_new(
+        loop->base, conn->fd, EV_READ | EV_PERSIST, conn_readable, conn);
+    conn->writing = event_new(
+        loop->base, conn->fd, EV_WRITE | EV_PERSIST, conn_writable, conn);
+    return conn->reading != NULL && conn->writing != NULL;
 }
 
 static void
-link_connect_to(
-    struct redis_link *link, const struct sockaddr *address, socklen_t len)
+conn_connect_to(
+    struct redis_conn *conn, const struct sockaddr *address, socklen_t len)
 {
     int one = 1;
 
-    link->fd = socket(
+    conn->fd = socket(
         address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (link->fd < 0 || !link_prepare_reader(link)) {
-        link_starved(link, "no socket for it");
+    if (conn->fd < 0 || !conn_prepare_reader(conn)) {
+        conn_starved(conn, "no socket for it");
         return;
     }
-    (void)setsockopt(link->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    (void)setsockopt(link->fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
-    link_move(link, REDIS_CONNECTING);
-    if (connect(link->fd, address, len) != 0 && errno != EINPROGRESS) {
-        link_failed(link, errno);
+    (void)setsockopt(conn->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    (void)setsockopt(conn->fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+    conn_move(conn, REDIS_CONNECTING);
+    if (connect(conn->fd, address, len) != 0 && errno != EINPROGRESS) {
+        conn_failed(conn, errno);
         return;
     }
-    if (event_add(link->writing, NULL) != 0)
-        link_starved(link, "no memory to connect to it");
+    if (event_add(conn->writing, NULL) != 0)
+        conn_starved(conn, "no memory to connect to it");
 }
 
 /*
@@ -497,45 +497,45 @@ address_in_turn(const struct evutil_addrinfo *found, uint32_t turn)
     return at;
 }
 
-static void link_ask_name(struct redis_link *link);
+static void conn_ask_name(struct redis_conn *conn);
 
 static void
-link_resolved(int error, struct evutil_addrinfo *found, void *arg)
+conn_resolved(int error, struct evutil_addrinfo *found, void *arg)
 {
-    struct redis_link *link = arg;
-    bool wanted = link_is_resolving(link);
+    struct redis_conn *conn = arg;
+    bool wanted = conn_is_resolving(conn);
 
     if (error == EVUTIL_EAI_CANCEL)
         return;
-    link->query = NULL;
-    const struct evutil_addrinfo *address = address_in_turn(found, link->turn);
+    conn->query = NULL;
+    const struct evutil_addrinfo *address = address_in_turn(found, conn->turn);
     if (error == 0 && address == NULL)
         error = EVUTIL_EAI_NONAME; /* /etc/hosts has only the other family */
     if (wanted)
-        link->turn++; /* the next time another one, unless this one works */
+        conn->turn++; /* the next time another one, unless this one works */
     if (wanted && error == 0) {
-        link_connect_to(link, address->ai_addr, (socklen_t)address->ai_addrlen);
-    } else if (link->state == REDIS_RESOLVING) {
-        link_move(link, REDIS_RESOLVING_OTHER);
-        link_ask_name(link);
+        conn_connect_to(conn, address->ai_addr, (socklen_t)address->ai_addrlen);
+    } else if (conn->state == REDIS_RESOLVING) {
+        conn_move(conn, REDIS_RESOLVING_OTHER);
+        conn_ask_name(conn);
     } else if (wanted) {
-        link_broken(link, HEALTH_NAME, evutil_gai_strerror(error));
+        conn_broken(conn, HEALTH_NAME, evutil_gai_strerror(error));
     }
     if (found != NULL)
         evutil_freeaddrinfo(found);
 }
 
 static void
-link_ask_name(struct redis_link *link)
+conn_ask_name(struct redis_conn *conn)
 {
-    struct evutil_addrinfo hints = {.ai_family = family_in_turn(link->turn),
+    struct evutil_addrinfo hints = {.ai_family = family_in_turn(conn->turn),
         .ai_socktype = SOCK_STREAM,
         .ai_protocol = IPPROTO_TCP};
 
     struct evdns_getaddrinfo_request *query = evdns_getaddrinfo(
-        link->loop->dns, link->host, link->port, &hints, link_resolved, link);
-    if (query != NULL) /* else link_resolved() was called already */
-        link->query = query;
+        conn->loop->dns, conn->host, conn->port, &hints, conn_resolved, conn);
+    if (query != NULL) /* else conn_resolved() was called already */
+        conn->query = query;
 }
 
 /*
@@ -588,48 +588,48 @@ names_read(struct loop *loop)
 }
 
 static void
-link_resolve(struct redis_link *link, const struct store_address *address)
+conn_resolve(struct redis_conn *conn, const struct store_address *address)
 {
-    struct loop *loop = link->loop;
+    struct loop *loop = conn->loop;
 
     names_read(loop);
     if (loop->dns == NULL) {
-        link_starved(link, "no resolver");
+        conn_starved(conn, "no resolver");
         return;
     }
     names_bound(loop);
-    (void)snprintf(link->port, sizeof(link->port), "%u", address->port);
-    link_move(link, REDIS_RESOLVING);
-    link_ask_name(link);
+    (void)snprintf(conn->port, sizeof(conn->port), "%u", address->port);
+    conn_move(conn, REDIS_RESOLVING);
+    conn_ask_name(conn);
 }
 
 static void
-link_connect(struct redis_link *link, const struct store_address *address)
+conn_connect(struct redis_conn *conn, const struct store_address *address)
 {
     struct sockaddr_in v4 = {
         .sin_family = AF_INET, .sin_port = htons(address->port)};
     struct sockaddr_in6 v6 = {
         .sin6_family = AF_INET6, .sin6_port = htons(address->port)};
 
-    memcpy(link->host, address->host, sizeof(link->host));
+    memcpy(conn->host, address->host, sizeof(conn->host));
     if (inet_pton(AF_INET, address->host, &v4.sin_addr) == 1)
-        link_connect_to(link, (const struct sockaddr *)&v4, sizeof(v4));
+        conn_connect_to(conn, (const struct sockaddr *)&v4, sizeof(v4));
     else if (inet_pton(AF_INET6, address->host, &v6.sin6_addr) == 1)
-        link_connect_to(link, (const struct sockaddr *)&v6, sizeof(v6));
+        conn_connect_to(conn, (const struct sockaddr *)&v6, sizeof(v6));
     else
-        link_resolve(link, address);
+        conn_resolve(conn, address);
 }
 
 bool
 redis_create(struct loop *loop)
 {
-    loop->links = calloc(STORE_LINKS, sizeof(*loop->links));
-    if (loop->links == NULL)
+    loop->conns = calloc(STORE_CONNS, sizeof(*loop->conns));
+    if (loop->conns == NULL)
         return false;
-    for (uint32_t i = 0; i < STORE_LINKS; i++) {
-        loop->links[i].loop = loop;
-        loop->links[i].fd = -1;
-        loop->links[i].id.index = i;
+    for (uint32_t i = 0; i < STORE_CONNS; i++) {
+        loop->conns[i].loop = loop;
+        loop->conns[i].fd = -1;
+        loop->conns[i].id.index = i;
     }
     return true;
 }
@@ -637,12 +637,12 @@ redis_create(struct loop *loop)
 void
 redis_destroy(struct loop *loop)
 {
-    uint32_t count = loop->links == NULL ? 0 : STORE_LINKS;
+    uint32_t count = loop->conns == NULL ? 0 : STORE_CONNS;
 
     for (uint32_t i = 0; i < count; i++)
-        link_close(&loop->links[i]);
-    free(loop->links);
-    loop->links = NULL;
+        conn_close(&loop->conns[i]);
+    free(loop->conns);
+    loop->conns = NULL;
     if (loop->dns != NULL)
         evdns_base_free(loop->dns, 0);
     loop->dns = NULL;
@@ -654,16 +654,16 @@ redis_carry_out(struct loop *loop)
     struct store_wish wish;
 
     while (store_take_wish(loop->engine.store, &wish)) {
-        struct redis_link *link = &loop->links[wish.link.index];
-        link_close(link);
-        link->id = wish.link;
+        struct redis_conn *conn = &loop->conns[wish.conn.index];
+        conn_close(conn);
+        conn->id = wish.conn;
         if (wish.kind == WISH_CONNECT)
-            link_connect(link, wish.address);
+            conn_connect(conn, wish.address);
     }
     for (uint32_t i = 0; store_next_output(loop->engine.store, &i); i++) {
-        struct redis_link *link = &loop->links[i];
-        if (link_is_connected(link) &&
-            !event_pending(link->writing, EV_WRITE, NULL))
-            link_write(link);
+        struct redis_conn *conn = &loop->conns[i];
+        if (conn_is_connected(conn) &&
+            !event_pending(conn->writing, EV_WRITE, NULL))
+            conn_write(conn);
     }
 }

@@ -133,7 +133,7 @@ struct listener {
 };
 
 struct http;
-struct redis_link;
+struct redis_conn;
 
 struct loop {
     struct loop_settings settings;
@@ -162,7 +162,7 @@ struct loop {
     bool tls_paused;           /* nobody is accepted by TLS */
     bool handshake_over;       /* a handshake's place has become free */
     int spare_fd;              /* to be given up under EMFILE */
-    struct redis_link *links;  /* owned; by index */
+    struct redis_conn *conns;  /* owned; by index */
     struct http *http;         /* owned; NULL: off */
     struct hooks *hooks;       /* owned; NULL: there is none */
     uint64_t started_us;       /* CLOCK_REALTIME */

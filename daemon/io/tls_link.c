@@ -37,11 +37,11 @@ peer_of(const struct tls_link *link)
     return link->tls->role == TLS_SERVER ? "the client" : "Redis";
 }
 
-static void link_fail(struct tls_link *link, enum tls_failure failure,
+static void conn_fail(struct tls_link *link, enum tls_failure failure,
     const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 static void
-link_fail(
+conn_fail(
     struct tls_link *link, enum tls_failure failure, const char *format, ...)
 {
     char why[TLS_NAME_BYTES + 100];
@@ -63,11 +63,11 @@ fail_certificate(struct tls_link *link, long verified)
                 verified == X509_V_ERR_IP_ADDRESS_MISMATCH;
 
     if (name)
-        link_fail(link, TLS_FAILED_CERTIFICATE,
+        conn_fail(link, TLS_FAILED_CERTIFICATE,
             "its certificate does not name \"%s\", as redis.tls.verify asks",
             link->name);
     else
-        link_fail(link, TLS_FAILED_CERTIFICATE,
+        conn_fail(link, TLS_FAILED_CERTIFICATE,
             "its certificate cannot be verified: %s",
             X509_verify_cert_error_string(verified));
 }
@@ -108,12 +108,12 @@ fail_protocol(struct tls_link *link)
         what = "it does not speak TLS";
     else if (holdfast_tls_is_alert(error))
         what = "it ends TLS";
-    link_fail(link, failure, "%s (%s)", what, holdfast_tls_text(error));
+    conn_fail(link, failure, "%s (%s)", what, holdfast_tls_text(error));
 }
 
 /* The status of a call that returned `result`. */
 static enum tls_status
-link_status(struct tls_link *link, int result)
+conn_status(struct tls_link *link, int result)
 {
     int status = SSL_get_error(link->ssl, result);
     const char *when = link->handshaken ? "" : " in the TLS handshake";
@@ -125,10 +125,10 @@ link_status(struct tls_link *link, int result)
     if (status == SSL_ERROR_WANT_WRITE)
         return TLS_WANTS_WRITE;
     if (link->socket.error != 0)
-        link_fail(
+        conn_fail(
             link, TLS_FAILED_GONE, "%s%s", strerror(link->socket.error), when);
     else if (status == SSL_ERROR_ZERO_RETURN || holdfast_tls_is_end())
-        link_fail(link, TLS_FAILED_GONE, "closed by %s%s", peer_of(link), when);
+        conn_fail(link, TLS_FAILED_GONE, "closed by %s%s", peer_of(link), when);
     else
         fail_protocol(link);
     ERR_clear_error();
@@ -139,7 +139,7 @@ link_status(struct tls_link *link, int result)
 
 /* Called for each message; see SSL_set_msg_callback(3). */
 static void
-link_message(int write, int version, int type, const void *message, size_t len,
+conn_message(int write, int version, int type, const void *message, size_t len,
     SSL *ssl, void *arg)
 {
     struct tls_link *link = arg;
@@ -154,14 +154,14 @@ link_message(int write, int version, int type, const void *message, size_t len,
 
 /* `name` is the server's; NULL: the peer is a client. */
 static bool
-link_prepare(struct tls_link *link, const struct tls *tls)
+conn_prepare(struct tls_link *link, const struct tls *tls)
 {
     link->ssl = holdfast_tls_open(tls->context, tls->sockets, &link->socket);
     if (link->ssl == NULL)
         return false;
     if (tls->role == TLS_SERVER) {
         SSL_set_accept_state(link->ssl);
-        SSL_set_msg_callback(link->ssl, link_message);
+        SSL_set_msg_callback(link->ssl, conn_message);
         SSL_set_msg_callback_arg(link->ssl, link);
         return SSL_set_app_data(link->ssl, &link->hello_is_long) == 1;
     }
@@ -193,7 +193,7 @@ tls_link_create(struct tls *tls, int fd, const char *host)
     if (host != NULL)
         link->name = name_for(tls, host);
     ERR_clear_error();
-    if ((host != NULL && link->name == NULL) || !link_prepare(link, tls))
+    if ((host != NULL && link->name == NULL) || !conn_prepare(link, tls))
         tls_link_destroy(&link);
     ERR_clear_error();
     return link;
@@ -218,9 +218,9 @@ tls_link_handshake(struct tls_link *link)
 {
     require(!link->handshaken);
     ERR_clear_error();
-    enum tls_status status = link_status(link, SSL_do_handshake(link->ssl));
+    enum tls_status status = conn_status(link, SSL_do_handshake(link->ssl));
     if (status == TLS_BROKEN && link->hello_is_long)
-        link_fail(link, TLS_FAILED_PROTOCOL, "its ClientHello is too long");
+        conn_fail(link, TLS_FAILED_PROTOCOL, "its ClientHello is too long");
     link->handshaken = status == TLS_DONE;
     return status;
 }
@@ -230,7 +230,7 @@ tls_link_read(struct tls_link *link, char *out, size_t room, size_t *got)
 {
     require(link->handshaken && room > 0);
     ERR_clear_error();
-    return link_status(link, SSL_read_ex(link->ssl, out, room, got));
+    return conn_status(link, SSL_read_ex(link->ssl, out, room, got));
 }
 
 /*
@@ -257,7 +257,7 @@ tls_link_write(
     require(link->handshaken && len > 0);
     ERR_clear_error();
     enum tls_status status =
-        link_status(link, SSL_write_ex(link->ssl, bytes, len, sent));
+        conn_status(link, SSL_write_ex(link->ssl, bytes, len, sent));
     if (status == TLS_BROKEN && link->socket.error != 0)
         find_last_word(link);
     return status;
@@ -272,7 +272,7 @@ tls_link_end(struct tls_link *link)
     /* 0: the peer has not ended TLS yet, which is not waited for */
     if (result >= 0)
         return TLS_DONE;
-    return link_status(link, result);
+    return conn_status(link, result);
 }
 
 bool

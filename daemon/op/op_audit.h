@@ -10,11 +10,11 @@
 #include <stdint.h>
 
 /* What is odd about a record; of `wrong` what does not make sense. */
-#define SIGHT_OLD_HOLD  1u
-#define SIGHT_OLD_WAIT  2u
-#define SIGHT_LATE_HOLD 4u /* its broker has not renewed it */
+#define SUSPECT_OLD_HOLD  1u
+#define SUSPECT_OLD_WAIT  2u
+#define SUSPECT_LATE_HOLD 4u /* its broker has not renewed it */
 
-enum sight_wrong {
+enum suspect_wrong {
     WRONG_NOTHING,
     WRONG_TYPE,    /* the key is none of ours */
     WRONG_NAME,    /* nor is it called so */
@@ -27,15 +27,15 @@ enum sight_wrong {
 };
 
 /* A record that an OP_AUDIT has come upon. */
-struct op_sight {
+struct op_suspect {
     unsigned flags;
-    enum sight_wrong wrong;
+    enum suspect_wrong wrong;
     uint64_t hold_ms; /* age of the oldest hold */
     uint64_t wait_ms;
     struct text name; /* ref, valid during the completion */
 };
 
-#define AUDIT_SIGHTS_MAX 512 /* of a step */
+#define AUDIT_SUSPECTS_MAX 512 /* of a step */
 
 /*
  * A step of an audit. It goes to the first node from `node` on that has
@@ -59,8 +59,8 @@ struct op_audit {
     uint32_t holds;
     uint32_t waits;
     uint32_t left; /* sights that there was no room for */
-    uint32_t sight_count;
-    const struct op_sight *sights; /* ref, valid during the completion */
+    uint32_t suspect_count;
+    const struct op_suspect *suspects; /* ref, valid during the completion */
     /* the store's */
     uint32_t key_len;
     char key[80]; /* of the mark */

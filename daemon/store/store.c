@@ -4,11 +4,11 @@
  */
 #include "daemon/store/store.h"
 
+#include "daemon/store/node/conn.h"
+#include "daemon/store/node/conn_life.h"
+#include "daemon/store/node/conn_time.h"
 #include "daemon/store/node/handshake.h"
 #include "daemon/store/node/health.h"
-#include "daemon/store/node/link.h"
-#include "daemon/store/node/link_life.h"
-#include "daemon/store/node/link_time.h"
 #include "daemon/store/node/reply.h"
 #include "daemon/store/queue/audit.h"
 #include "daemon/store/queue/call.h"
@@ -24,8 +24,8 @@
 
 #include <stdlib.h>
 
-#define WITNESS_CALLS     8
-#define WITNESS_OUT_BYTES 4096
+#define ACK_CALLS     8
+#define ACK_OUT_BYTES 4096
 
 /* Whether nodes have a second connection each. */
 static bool
@@ -38,15 +38,15 @@ static bool
 store_take_memory(struct store *store)
 {
     uint32_t calls = (STORE_NODES_MAX + 2) * (4 * STORE_FLIGHT_MAX + 32) +
-                     STORE_NODES_MAX * WITNESS_CALLS;
+                     STORE_NODES_MAX * ACK_CALLS;
 
     if (!slab_init(&store->calls, sizeof(struct call), calls) ||
         !table_init(&store->leads, LEADS_EXPECTED))
         return false;
-    for (uint32_t i = 0; i < LINK_COUNT; i++)
-        if (!buffer_init(&store->links[i].out, link_is_second(&store->links[i])
-                                                   ? WITNESS_OUT_BYTES
-                                                   : LINK_OUT_BYTES))
+    for (uint32_t i = 0; i < CONN_COUNT; i++)
+        if (!buffer_init(&store->conns[i].out, conn_is_second(&store->conns[i])
+                                                   ? ACK_OUT_BYTES
+                                                   : CONN_OUT_BYTES))
             return false;
     return true;
 }
@@ -97,8 +97,8 @@ store_create(const struct store_settings *settings, struct counters *counters,
         store->health.slots = store->slots;
     store->master = NODE_NONE;
     store->master_said = NODE_UNSAID;
-    for (uint32_t i = 0; i < LINK_COUNT; i++)
-        link_init(&store->links[i], i);
+    for (uint32_t i = 0; i < CONN_COUNT; i++)
+        conn_init(&store->conns[i], i);
     for (uint32_t i = 0; i < STORE_NODES_MAX; i++)
         for (unsigned lane = 0; lane < LANE_COUNT; lane++)
             list_init(&store->nodes[i].lanes[lane]);
@@ -148,8 +148,8 @@ store_destroy(struct store **store)
 {
     if (*store == NULL)
         return;
-    for (uint32_t i = 0; i < LINK_COUNT; i++)
-        buffer_fini(&(*store)->links[i].out);
+    for (uint32_t i = 0; i < CONN_COUNT; i++)
+        buffer_fini(&(*store)->conns[i].out);
     confirm_fini(*store);
     quorum_destroy(*store);
     slab_fini(&(*store)->calls);
@@ -254,13 +254,13 @@ store_flush(struct store *store, uint64_t now_us, uint64_t realtime_us)
     sentinel_tick(store, now_us);
     for (uint32_t i = 0; i < store->node_count; i++)
         if (store->nodes[i].used)
-            link_tick(store, &store->links[i], now_us);
+            conn_tick(store, &store->conns[i], now_us);
     for (uint32_t i = 0; store_has_seconds(store) && i < store->node_count; i++)
         if (store->nodes[i].used)
-            link_tick(store, &store->links[LINK_WITNESS + i], now_us);
-    link_tick(store, &store->links[LINK_SUBSCRIBER], now_us);
+            conn_tick(store, &store->conns[CONN_WITNESS + i], now_us);
+    conn_tick(store, &store->conns[CONN_SUBSCRIBER], now_us);
     if (store->settings.topology == STORE_SENTINEL)
-        link_tick(store, &store->links[LINK_SWITCHES], now_us);
+        conn_tick(store, &store->conns[CONN_SWITCHES], now_us);
     route_tick(store, now_us);
     store_flush_nodes(store, now_us);
     while ((timer = wheel_pop(&store->wheel, now_us)) != NULL)
@@ -280,17 +280,17 @@ store_next_us(const struct store *store)
     for (uint32_t i = 0; i < store->node_count; i++) {
         if (!store->nodes[i].used)
             continue;
-        link_us = link_next_us(store, &store->links[i]);
+        link_us = conn_next_us(store, &store->conns[i]);
         next_us = link_us < next_us ? link_us : next_us;
         if (!store_has_seconds(store))
             continue;
-        link_us = link_next_us(store, &store->links[LINK_WITNESS + i]);
+        link_us = conn_next_us(store, &store->conns[CONN_WITNESS + i]);
         next_us = link_us < next_us ? link_us : next_us;
     }
-    link_us = link_next_us(store, &store->links[LINK_SUBSCRIBER]);
+    link_us = conn_next_us(store, &store->conns[CONN_SUBSCRIBER]);
     next_us = link_us < next_us ? link_us : next_us;
     if (store->settings.topology == STORE_SENTINEL) {
-        link_us = link_next_us(store, &store->links[LINK_SWITCHES]);
+        link_us = conn_next_us(store, &store->conns[CONN_SWITCHES]);
         next_us = link_us < next_us ? link_us : next_us;
         if (store->votes_due_us < next_us)
             next_us = store->votes_due_us;
@@ -355,19 +355,19 @@ store_take_changed(struct store *store)
 }
 
 static bool
-link_wish(struct store *store, struct link *link, struct store_wish *wish)
+conn_wish(struct store *store, struct conn *conn, struct store_wish *wish)
 {
-    wish->link = (struct store_link){link->index, link->serial};
+    wish->conn = (struct store_conn){conn->index, conn->serial};
     wish->address = NULL;
-    if (link->wish_close) {
-        link->wish_close = false;
+    if (conn->wish_close) {
+        conn->wish_close = false;
         wish->kind = WISH_CLOSE;
         return true;
     }
-    if (link->wish_connect) {
-        link->wish_connect = false;
+    if (conn->wish_connect) {
+        conn->wish_connect = false;
         wish->kind = WISH_CONNECT;
-        wish->address = &store->nodes[link->node].address;
+        wish->address = &store->nodes[conn->node].address;
         return true;
     }
     return false;
@@ -377,109 +377,109 @@ bool
 store_take_wish(struct store *store, struct store_wish *wish)
 {
     for (uint32_t i = 0; i < store->node_count; i++)
-        if (link_wish(store, &store->links[i], wish) ||
+        if (conn_wish(store, &store->conns[i], wish) ||
             (store_has_seconds(store) &&
-                link_wish(store, &store->links[LINK_WITNESS + i], wish)))
+                conn_wish(store, &store->conns[CONN_WITNESS + i], wish)))
             return true;
-    return link_wish(store, &store->links[LINK_SUBSCRIBER], wish) ||
-           link_wish(store, &store->links[LINK_SWITCHES], wish);
+    return conn_wish(store, &store->conns[CONN_SUBSCRIBER], wish) ||
+           conn_wish(store, &store->conns[CONN_SWITCHES], wish);
 }
 
 struct buffer *
-store_link_output(struct store *store, uint32_t index)
+store_conn_output(struct store *store, uint32_t index)
 {
-    require(index < LINK_COUNT);
-    return &store->links[index].out;
+    require(index < CONN_COUNT);
+    return &store->conns[index].out;
 }
 
 bool
 store_next_output(const struct store *store, uint32_t *index)
 {
     for (; *index < store->node_count; (*index)++)
-        if (buffer_len(&store->links[*index].out) > 0)
+        if (buffer_len(&store->conns[*index].out) > 0)
             return true;
-    if (*index < LINK_WITNESS)
-        *index = store_has_seconds(store) ? LINK_WITNESS : LINK_SUBSCRIBER;
-    for (; *index < LINK_COUNT; (*index)++)
-        if (buffer_len(&store->links[*index].out) > 0)
+    if (*index < CONN_WITNESS)
+        *index = store_has_seconds(store) ? CONN_WITNESS : CONN_SUBSCRIBER;
+    for (; *index < CONN_COUNT; (*index)++)
+        if (buffer_len(&store->conns[*index].out) > 0)
             return true;
     return false;
 }
 
 /* NULL where the news is of an earlier connection. */
-static struct link *
-store_link_of(struct store *store, struct store_link link)
+static struct conn *
+store_conn_of(struct store *store, struct store_conn conn)
 {
-    require(link.index < LINK_COUNT);
-    struct link *found = &store->links[link.index];
-    return found->serial == link.serial && found->state != LINK_DOWN ? found
+    require(conn.index < CONN_COUNT);
+    struct conn *found = &store->conns[conn.index];
+    return found->serial == conn.serial && found->state != CONN_DOWN ? found
                                                                      : NULL;
 }
 
 void
-store_connected(struct store *store, struct store_link link, uint64_t now_us)
+store_connected(struct store *store, struct store_conn conn, uint64_t now_us)
 {
-    struct link *found = store_link_of(store, link);
+    struct conn *found = store_conn_of(store, conn);
 
     store->now_us = now_us;
     if (found != NULL)
-        link_connected(store, found, now_us);
+        conn_connected(store, found, now_us);
 }
 
 void
-store_opened(struct store *store, struct store_link link)
+store_opened(struct store *store, struct store_conn conn)
 {
-    struct link *found = store_link_of(store, link);
+    struct conn *found = store_conn_of(store, conn);
 
     if (found != NULL)
         found->opened = true;
 }
 
 void
-store_closed(struct store *store, struct store_link link, uint64_t now_us,
+store_closed(struct store *store, struct store_conn conn, uint64_t now_us,
     enum health_reason reason, const char *why)
 {
-    struct link *found = store_link_of(store, link);
+    struct conn *found = store_conn_of(store, conn);
 
     store->now_us = now_us;
     if (found != NULL)
-        link_lost(store, found, now_us, reason, why);
+        conn_lost(store, found, now_us, reason, why);
 }
 
 void
-store_reply(struct store *store, struct store_link link, uint64_t now_us,
+store_reply(struct store *store, struct store_conn conn, uint64_t now_us,
     const struct resp *reply)
 {
-    struct link *found = store_link_of(store, link);
+    struct conn *found = store_conn_of(store, conn);
 
     store->now_us = now_us;
     if (found != NULL)
-        link_reply(store, found, now_us, reply);
+        conn_reply(store, found, now_us, reply);
 }
 
 /* Whether the node can be asked, and what it grants be told. */
 static bool
-link_is_ready(const struct store *store, const struct link *link)
+conn_is_ready(const struct store *store, const struct conn *conn)
 {
-    return link_answers(link) &&
-           (!store->settings.strict || confirm_possible(store, link));
+    return conn_answers(conn) &&
+           (!store->settings.strict || confirm_possible(store, conn));
 }
 
 bool
 store_ready(const struct store *store)
 {
     if (store->settings.topology == STORE_SINGLE)
-        return link_is_ready(store, &store->links[0]);
+        return conn_is_ready(store, &store->conns[0]);
     if (store->quorum != NULL)
         return quorum_ready(store);
     if (store->settings.topology == STORE_SENTINEL)
         return store->master != NODE_NONE &&
-               link_is_ready(store, &store->links[store->master]);
+               conn_is_ready(store, &store->conns[store->master]);
     if (store->slots_mapped < SLOT_COUNT)
         return false;
     for (uint32_t i = 0; i < store->node_count; i++)
         if (store->nodes[i].used && store->nodes[i].mapped &&
-            !link_is_ready(store, &store->links[i]))
+            !conn_is_ready(store, &store->conns[i]))
             return false;
     return true;
 }
@@ -491,14 +491,14 @@ store_totals(const struct store *store, struct store_totals *totals)
     if (store->settings.topology == STORE_CLUSTER)
         totals->slots_unserved = SLOT_COUNT - store->slots_mapped;
     for (uint32_t i = 0; i < store->node_count; i++) {
-        const struct link *link = &store->links[i];
+        const struct conn *conn = &store->conns[i];
         if (!node_counts(store, i))
             continue;
         totals->nodes++;
-        totals->differing += link->differs >= 2;
-        if (!link_is_ready(store, link))
+        totals->differing += conn->differs >= 2;
+        if (!conn_is_ready(store, conn))
             totals->away++;
-        else if (!link->settled)
+        else if (!conn->settled)
             totals->unsettled++;
     }
 }
@@ -509,21 +509,21 @@ store_in_flight(const struct store *store)
     uint32_t calls = 0;
 
     for (uint32_t i = 0; i < store->node_count; i++)
-        calls += store->links[i].batch_count + store->links[i].held_count;
+        calls += store->conns[i].batch_count + store->conns[i].held_count;
     return calls;
 }
 
 static uint32_t
-held_calls(const struct store *store, const struct link *link)
+held_calls(const struct store *store, const struct conn *conn)
 {
     uint32_t calls = 0;
 
-    LIST_EACH (at, &link->held)
+    LIST_EACH (at, &conn->held)
         calls++;
     LIST_EACH (at, &store->confirmed)
-        calls += container_of(at, struct call, link)->at_link == link->index;
+        calls += container_of(at, struct call, link)->at_link == conn->index;
     if (store->confirming != NULL)
-        calls += store->confirming->at_link == link->index;
+        calls += store->confirming->at_link == conn->index;
     return calls;
 }
 
@@ -544,15 +544,15 @@ store_check(const struct store *store)
         require(queued == node->queued);
         require(queued == 0 || node->used);
     }
-    for (uint32_t i = 0; i < LINK_COUNT; i++) {
-        const struct link *link = &store->links[i];
+    for (uint32_t i = 0; i < CONN_COUNT; i++) {
+        const struct conn *conn = &store->conns[i];
         uint32_t calls = 0;
-        LIST_EACH (at, &link->calls)
+        LIST_EACH (at, &conn->calls)
             calls++;
-        require(calls == link->call_count);
-        require(link->state != LINK_DOWN || calls == 0);
-        require(held_calls(store, link) == link->held_count);
-        require(link->held_count == 0 || store->nodes[i].used);
+        require(calls == conn->call_count);
+        require(conn->state != CONN_DOWN || calls == 0);
+        require(held_calls(store, conn) == conn->held_count);
+        require(conn->held_count == 0 || store->nodes[i].used);
     }
     wheel_check(&store->wheel);
 }

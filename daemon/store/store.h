@@ -4,8 +4,8 @@
  *
  * A state machine without socket or clock. Operations are submitted, gathered,
  * and leave as few calls as slots allow at the end of each turn. Connections
- * ("links") are asked for and given up by wishes that io carries out; io tells
- * what became of them, and hands over each reply as it was read.
+ * ("connections") are asked for and given up by wishes that io carries out; io
+ * tells what became of them, and hands over each reply as it was read.
  *
  * An operation is given back exactly once: with the script's result, OP_UNSENT
  * (nothing ran, and deadline_us has come), OP_UNKNOWN (its call was sent and
@@ -29,7 +29,7 @@
 #define STORE_NODES_MAX  128
 #define STORE_HOST_MAX   256
 #define STORE_QUORUM_MAX 15
-#define STORE_FLIGHT_MAX 64 /* calls a link */
+#define STORE_FLIGHT_MAX 64 /* calls a connection */
 
 #define STORE_LEASE_MAX_MS 3600000 /* lease.default; see conf/keys.c */
 
@@ -69,8 +69,9 @@ struct store_settings {
     uint64_t silence_us; /* no answer for so long ends a connection in use; at
                           * least command_timeout_us in any case */
     uint32_t batch;      /* operations a call, at most */
-    uint32_t in_flight;  /* calls a link, at most; up to STORE_FLIGHT_MAX */
-    uint64_t seed;       /* of jitter */
+    uint32_t
+        in_flight; /* calls a connection, at most; up to STORE_FLIGHT_MAX */
+    uint64_t seed; /* of jitter */
 };
 
 struct store;
@@ -105,7 +106,7 @@ void store_hurry(struct store *store, uint64_t now_us, struct list *hurried);
 
 /*
  * Once a turn, after all else: deals with what time has brought, then puts what
- * was gathered into the links' output. `realtime_us` is CLOCK_REALTIME.
+ * was gathered into the connections' output. `realtime_us` is CLOCK_REALTIME.
  */
 void store_flush(struct store *store, uint64_t now_us, uint64_t realtime_us);
 
@@ -135,9 +136,9 @@ bool store_take_unheard(struct store *store);
 /* Whether locks have come to a node with which this broker is not settled. */
 bool store_take_changed(struct store *store);
 
-/* Links are numbered from 0; which connection of a link is meant is told by
- * its serial number, so that news of an earlier one is ignored. */
-struct store_link {
+/* Connections are numbered from 0; which connection of a connection is meant is
+ * told by its serial number, so that news of an earlier one is ignored. */
+struct store_conn {
     uint32_t index;
     uint32_t serial;
 };
@@ -149,39 +150,40 @@ enum store_wish_kind {
 
 struct store_wish {
     enum store_wish_kind kind;
-    struct store_link link;
+    struct store_conn conn;
     const struct store_address *address; /* ref, valid until the next call */
 };
 
 /* What is to be done about connections; false: nothing more. */
 bool store_take_wish(struct store *store, struct store_wish *wish);
 
-/* One more than the highest index of a link: two for each node, and two. */
-#define STORE_LINKS (2 * STORE_NODES_MAX + 2)
+/* One more than the highest index of a connection: two for each node, and two.
+ */
+#define STORE_CONNS (2 * STORE_NODES_MAX + 2)
 
-/* What a link has to send; io consumes it. */
-struct buffer *store_link_output(struct store *store, uint32_t index);
+/* What a connection has to send; io consumes it. */
+struct buffer *store_conn_output(struct store *store, uint32_t index);
 
 /*
- * The next link from *index on that has something to send: true, and its index
- * is in *index; false where there is none.
+ * The next connection from *index on that has something to send: true, and its
+ * index is in *index; false where there is none.
  */
 bool store_next_output(const struct store *store, uint32_t *index);
 
 /* The connection is there, but not yet to be used: TLS is being agreed on. */
-void store_opened(struct store *store, struct store_link link);
+void store_opened(struct store *store, struct store_conn conn);
 
 /* The connection that was wished for is there. One that the store gave up is
  * ignored. */
 void store_connected(
-    struct store *store, struct store_link link, uint64_t now_us);
+    struct store *store, struct store_conn conn, uint64_t now_us);
 
 /* `reason`: HEALTH_FINE where it is no fault. */
-void store_closed(struct store *store, struct store_link link, uint64_t now_us,
+void store_closed(struct store *store, struct store_conn conn, uint64_t now_us,
     enum health_reason reason, const char *why);
 
 /* Takes the next reply of a connection. `reply` is not needed afterwards. */
-void store_reply(struct store *store, struct store_link link, uint64_t now_us,
+void store_reply(struct store *store, struct store_conn conn, uint64_t now_us,
     const struct resp *reply);
 
 /*

@@ -7,7 +7,7 @@
  *     state.c      time, random numbers, the state of the session
  *     fork.c       closes copies of connections in children
  *     address.c    addresses to peers
- *     link.c       the socket and its transport: connecting, bytes in and out
+ *     conn.c       the socket and its transport: connecting, bytes in and out
  *     notice.c     the queue of events for the program
  *     hold.c       holds and their deadlines
  *     watch.c      watched locks
@@ -80,7 +80,7 @@ struct holdfast {
     struct holdfast *next;
     struct holdfast *prev;
 
-    /* address.c, link.c */
+    /* address.c, conn.c */
     int fd;                                     /* owned; -1: none */
     const struct holdfast_transport *transport; /* ref; NULL: none */
     void *through;                              /* owned; its link, or NULL */

@@ -1,6 +1,6 @@
 /*
- * Calls of OpenSSL for the client library (link.c, trust.c), and for the daemon
- * with its clients and with Redis (daemon/io/tls*.c).
+ * Calls of OpenSSL for the client library (conn.c, history.c), and for the
+ * daemon with its clients and with Redis (daemon/io/tls*.c).
  *
  * OpenSSL has a queue of errors for the thread. It must be empty before each
  * call, or SSL_get_error() may report the error of another connection. So

@@ -1,8 +1,8 @@
 /*
  * Shared declarations of the TLS library, which programs do not see.
  *
- *     trust.c    CAs and the own certificate: files to OpenSSL's context
- *     link.c     one connection, as a transport of the client library
+ *     history.c    CAs and the own certificate: files to OpenSSL's context
+ *     conn.c     one connection, as a transport of the client library
  *     openssl.c  calls of OpenSSL, which the daemon uses too
  */
 #ifndef HOLDFAST_TLS_TLS_H
@@ -22,7 +22,7 @@ struct holdfast_tls {
     bool any_name;
 };
 
-/* link.c: the functions of struct holdfast_transport, without a context. */
+/* conn.c: the functions of struct holdfast_transport, without a context. */
 extern const struct holdfast_transport holdfast_tls_functions;
 
 #endif

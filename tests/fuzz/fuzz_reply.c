@@ -42,9 +42,9 @@ struct input {
     const uint8_t *end;
 };
 
-struct rig_link {
+struct rig_conn {
     bool connecting;
-    struct store_link id;
+    struct store_conn id;
     struct reader *reader; /* owned; while it is open */
 };
 
@@ -55,7 +55,7 @@ struct rig {
     bool cluster;
     uint64_t now_us;
     size_t part; /* bytes a read */
-    struct rig_link links[STORE_LINKS];
+    struct rig_conn conns[STORE_CONNS];
     struct op *ops[OPS_MAX]; /* owned, while the store has them */
     struct op_audit audits[OPS_MAX];
     uint64_t sum; /* of all that results refer to */
@@ -145,11 +145,11 @@ carry_out(struct rig *rig)
     struct store_wish wish;
 
     while (store_take_wish(rig->store, &wish)) {
-        struct rig_link *link = &rig->links[wish.link.index];
-        reader_destroy(&link->reader);
-        link->id = wish.link;
-        link->connecting = wish.kind == WISH_CONNECT;
-        require(!link->connecting || wish.address->port > 0);
+        struct rig_conn *conn = &rig->conns[wish.conn.index];
+        reader_destroy(&conn->reader);
+        conn->id = wish.conn;
+        conn->connecting = wish.kind == WISH_CONNECT;
+        require(!conn->connecting || wish.address->port > 0);
     }
 }
 
@@ -164,36 +164,36 @@ turn(struct rig *rig)
 /* --- links ---------------------------------------------------------------- */
 
 /* The n-th link, counted round, that is open (or connecting); NULL: none. */
-static struct rig_link *
-link_nth(struct rig *rig, bool open, unsigned n)
+static struct rig_conn *
+conn_nth(struct rig *rig, bool open, unsigned n)
 {
-    struct rig_link *found[STORE_LINKS] = {NULL};
+    struct rig_conn *found[STORE_CONNS] = {NULL};
     unsigned count = 0;
 
-    for (uint32_t i = 0; i < STORE_LINKS; i++) {
-        struct rig_link *link = &rig->links[i];
-        if (open ? link->reader != NULL : link->connecting)
-            found[count++] = link;
+    for (uint32_t i = 0; i < STORE_CONNS; i++) {
+        struct rig_conn *conn = &rig->conns[i];
+        if (open ? conn->reader != NULL : conn->connecting)
+            found[count++] = conn;
     }
     return count == 0 ? NULL : found[n % count];
 }
 
 static void
-link_connect(struct rig *rig, struct rig_link *link)
+conn_connect(struct rig *rig, struct rig_conn *conn)
 {
-    link->connecting = false;
-    link->reader = reader_create();
-    require(link->reader != NULL);
-    store_connected(rig->store, link->id, rig->now_us);
+    conn->connecting = false;
+    conn->reader = reader_create();
+    require(conn->reader != NULL);
+    store_connected(rig->store, conn->id, rig->now_us);
     take_done(rig);
 }
 
 static void
-link_lose(struct rig *rig, struct rig_link *link, const char *why)
+conn_lose(struct rig *rig, struct rig_conn *conn, const char *why)
 {
-    link->connecting = false;
-    reader_destroy(&link->reader);
-    store_closed(rig->store, link->id, rig->now_us, HEALTH_CLOSED, why);
+    conn->connecting = false;
+    reader_destroy(&conn->reader);
+    store_closed(rig->store, conn->id, rig->now_us, HEALTH_CLOSED, why);
     take_done(rig);
 }
 
@@ -227,7 +227,7 @@ resp_free(const struct resp *value)
 
 /* As io does it: whole replies to the store, its results used at once. */
 static void
-link_feed(struct rig *rig, struct rig_link *link, const char *bytes, size_t len)
+conn_feed(struct rig *rig, struct rig_conn *conn, const char *bytes, size_t len)
 {
     const struct resp *reply;
     enum reader_status status = READER_MORE;
@@ -238,20 +238,20 @@ link_feed(struct rig *rig, struct rig_link *link, const char *bytes, size_t len)
         char *copy = malloc(part);
         require(copy != NULL);
         memcpy(copy, bytes + at, part);
-        bool fed = reader_feed(link->reader, copy, part);
+        bool fed = reader_feed(conn->reader, copy, part);
         require(fed);
         free(copy);
         at += part;
-        while ((status = reader_next(link->reader, &reply)) == READER_REPLY) {
+        while ((status = reader_next(conn->reader, &reply)) == READER_REPLY) {
             struct resp alone;
             resp_copy(reply, &alone);
-            store_reply(rig->store, link->id, rig->now_us, &alone);
+            store_reply(rig->store, conn->id, rig->now_us, &alone);
             take_done(rig);
             resp_free(&alone);
         }
     }
     if (status == READER_BROKEN)
-        link_lose(rig, link, "no RESP");
+        conn_lose(rig, conn, "no RESP");
 }
 
 /* --- replies -------------------------------------------------------------- */
@@ -487,9 +487,9 @@ number_at(const char **at, const char *end)
 
 /* Takes the next command out of the link's output; false: there is none. */
 static bool
-command_next(struct rig *rig, const struct rig_link *link)
+command_next(struct rig *rig, const struct rig_conn *conn)
 {
-    struct buffer *out = store_link_output(rig->store, link->id.index);
+    struct buffer *out = store_conn_output(rig->store, conn->id.index);
     const char *at = buffer_data(out);
     const char *end = at + buffer_len(out);
 
@@ -508,9 +508,9 @@ command_next(struct rig *rig, const struct rig_link *link)
 }
 
 static void
-command_consume(struct rig *rig, const struct rig_link *link)
+command_consume(struct rig *rig, const struct rig_conn *conn)
 {
-    struct buffer *out = store_link_output(rig->store, link->id.index);
+    struct buffer *out = store_conn_output(rig->store, conn->id.index);
     const char *at = buffer_data(out);
     const char *end = at + buffer_len(out);
     size_t count = number_at(&at, end);
@@ -554,14 +554,14 @@ command_answer(struct rig *rig, uint8_t variant)
 
 /* Answers the link's next command; false: it has none. */
 static bool
-serve(struct rig *rig, struct rig_link *link, uint8_t variant)
+serve(struct rig *rig, struct rig_conn *conn, uint8_t variant)
 {
-    if (link->reader == NULL || !command_next(rig, link))
+    if (conn->reader == NULL || !command_next(rig, conn))
         return false;
     rig->reply_len = 0;
     command_answer(rig, variant);
-    command_consume(rig, link);
-    link_feed(rig, link, rig->reply, rig->reply_len);
+    command_consume(rig, conn);
+    conn_feed(rig, conn, rig->reply, rig->reply_len);
     return true;
 }
 
@@ -639,30 +639,30 @@ act_pass(struct rig *rig)
 static void
 act_connect(struct rig *rig)
 {
-    struct rig_link *link = link_nth(rig, false, input_byte(&rig->input));
+    struct rig_conn *conn = conn_nth(rig, false, input_byte(&rig->input));
 
-    if (link != NULL)
-        link_connect(rig, link);
+    if (conn != NULL)
+        conn_connect(rig, conn);
 }
 
 static void
 act_lose(struct rig *rig)
 {
     uint8_t n = input_byte(&rig->input);
-    struct rig_link *link = link_nth(rig, n < 128, n);
+    struct rig_conn *conn = conn_nth(rig, n < 128, n);
 
-    if (link != NULL)
-        link_lose(rig, link, "lost");
+    if (conn != NULL)
+        conn_lose(rig, conn, "lost");
 }
 
 static void
 act_serve(struct rig *rig)
 {
-    struct rig_link *link = link_nth(rig, true, input_byte(&rig->input));
+    struct rig_conn *conn = conn_nth(rig, true, input_byte(&rig->input));
     uint8_t variant = input_byte(&rig->input);
 
-    if (link != NULL)
-        (void)serve(rig, link, variant);
+    if (conn != NULL)
+        (void)serve(rig, conn, variant);
 }
 
 static void
@@ -673,34 +673,34 @@ act_error(struct rig *rig)
         "ASK 0 other:%u", "TRYAGAIN x", "NOSCRIPT x", "LOADING x",
         "CLUSTERDOWN x", "READONLY x", "ERR x", "MOVED 5 nocolon",
         "MOVED 16384 a:1", "ASK 1 a:0", "MOVED 0 ?:7000", "NOAUTH x"};
-    struct rig_link *link = link_nth(rig, true, input_byte(&rig->input));
+    struct rig_conn *conn = conn_nth(rig, true, input_byte(&rig->input));
     uint8_t which = input_byte(&rig->input);
     const char *error = errors[which % 16];
     const char *percent = strchr(error, '%');
 
-    if (link == NULL || !command_next(rig, link))
+    if (conn == NULL || !command_next(rig, conn))
         return;
-    command_consume(rig, link);
+    command_consume(rig, conn);
     rig->reply_len = 0;
     if (percent != NULL)
         say(rig, "-%.*s%u\r\n", (int)(percent - error), error,
             7000u + which / 16);
     else
         say(rig, "-%s\r\n", error);
-    link_feed(rig, link, rig->reply, rig->reply_len);
+    conn_feed(rig, conn, rig->reply, rig->reply_len);
 }
 
 static void
 act_bytes(struct rig *rig)
 {
     struct input *input = &rig->input;
-    struct rig_link *link = link_nth(rig, true, input_byte(input));
+    struct rig_conn *conn = conn_nth(rig, true, input_byte(input));
     size_t len = input_byte(input);
 
     if (len > (size_t)(input->end - input->at))
         len = (size_t)(input->end - input->at);
-    if (link != NULL)
-        link_feed(rig, link, (const char *)input->at, len);
+    if (conn != NULL)
+        conn_feed(rig, conn, (const char *)input->at, len);
     input->at += len;
 }
 
@@ -709,7 +709,7 @@ static void
 act_publish(struct rig *rig)
 {
     static const char kinds[] = "GBWDVKG?";
-    struct rig_link *link = &rig->links[LINK_SUBSCRIBER];
+    struct rig_conn *conn = &rig->conns[CONN_SUBSCRIBER];
     char payload[200] = "";
     uint8_t how = input_byte(&rig->input);
     size_t len = how % 8 < 2 ? 17 : how;
@@ -718,12 +718,12 @@ act_publish(struct rig *rig)
     put_number(payload + 1, input_byte(&rig->input), 8);
     put_double(payload + 9, (double)input_number(&rig->input));
     len -= input_byte(&rig->input) % 2;
-    if (link->reader == NULL)
+    if (conn->reader == NULL)
         return;
     rig->reply_len = 0;
     say(rig, "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n");
     say_bulk(rig, payload, len < sizeof(payload) ? len : sizeof(payload));
-    link_feed(rig, link, rig->reply, rig->reply_len);
+    conn_feed(rig, conn, rig->reply, rig->reply_len);
 }
 
 /* Everything is connected and greeted: from here it gets interesting. */
@@ -732,12 +732,12 @@ act_settle(struct rig *rig)
 {
     for (int round = 0; round < 4; round++) {
         turn(rig);
-        for (uint32_t i = 0; i < STORE_LINKS; i++) {
-            struct rig_link *link = &rig->links[i];
+        for (uint32_t i = 0; i < STORE_CONNS; i++) {
+            struct rig_conn *conn = &rig->conns[i];
             int answers = 0;
-            if (link->connecting)
-                link_connect(rig, link);
-            while (answers++ < 20 && serve(rig, link, 0))
+            if (conn->connecting)
+                conn_connect(rig, conn);
+            while (answers++ < 20 && serve(rig, conn, 0))
                 continue;
         }
         rig->now_us += 60000;
@@ -842,9 +842,9 @@ leave_alone(struct rig *rig)
         uint64_t next_us = store_next_us(rig->store);
         rig->now_us = next_us > rig->now_us ? next_us : rig->now_us + 1;
         turn(rig);
-        for (uint32_t i = 0; i < STORE_LINKS; i++)
-            if (rig->links[i].connecting)
-                link_lose(rig, &rig->links[i], "refused");
+        for (uint32_t i = 0; i < STORE_CONNS; i++)
+            if (rig->conns[i].connecting)
+                conn_lose(rig, &rig->conns[i], "refused");
         require(++steps < STEPS_MAX);
     }
     for (uint32_t i = 0; i < OPS_MAX; i++)
@@ -876,7 +876,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     store_check(rig.store);
     leave_alone(&rig);
     store_check(rig.store);
-    for (uint32_t i = 0; i < STORE_LINKS; i++)
-        reader_destroy(&rig.links[i].reader);
+    for (uint32_t i = 0; i < STORE_CONNS; i++)
+        reader_destroy(&rig.conns[i].reader);
     return 0;
 }

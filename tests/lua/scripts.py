@@ -28,10 +28,10 @@ OLD_HOLD, OLD_WAIT, LATE_HOLD = 1, 2, 4  # what an audit sees
  WRONG_EXPIRY, WRONG_FENCE) = range(8)
 
 HEADER, IDENTITY, ACQUIRE, STOOD, RELEASE, RENEW, BREAK, AUDIT, AUDITED, \
-    SIGHT, REPLY, RESULT, ABOUT, KIND, GRANT, HEAD, TICKET = (
+    SUSPECT, REPLY, RESULT, ABOUT, KIND, GRANT, HEAD, TICKET = (
         RECORDS[name].struct for name in (
             "HEADER", "IDENTITY", "ACQUIRE", "STOOD_AT", "RELEASE", "RENEW",
-            "BREAK", "AUDIT", "AUDITED", "SIGHT", "REPLY", "RESULT", "ABOUT",
+            "BREAK", "AUDIT", "AUDITED", "SUSPECT", "REPLY", "RESULT", "ABOUT",
             "KIND", "GRANT", "HEAD", "TICKET"))
 HEAD_BYTES, TICKET_BYTES = HEAD.size, TICKET.size
 HEAD_FIELDS = [field.lower() for field in RECORDS["HEAD"].at]
@@ -52,7 +52,7 @@ Result = collections.namedtuple(
     "Result", "status handed place arrival fence ttl again ahead grants more "
     "about", defaults=(False, None))
 Audit = collections.namedtuple(
-    "Audit", "records held waiting left cursor sights")
+    "Audit", "records held waiting left cursor suspects")
 Sight = collections.namedtuple("Sight", "flags wrong held wait name")
 About = collections.namedtuple("About", "typical age words")
 Kind = collections.namedtuple("Kind", "mode permits limit delay hold words")
@@ -448,14 +448,15 @@ class Broker:
             "EVALSHA", self.sha1["audit"], 0, self.header(),
             AUDIT.pack(count, held, wait) + b"%d" % cursor)
         rest = self.take(Reply(data, 1, inspect=True)).rest
-        records, holds, waits, sights, left, digits = AUDITED.unpack_from(rest)
+        records, holds, waits, suspects, left, digits = (
+            AUDITED.unpack_from(rest))
         at = AUDITED.size
         following = int(rest[at:at + digits])
         at += digits
         seen = []
-        for _ in range(sights):
-            flags, wrong, length, *ages = SIGHT.unpack_from(rest, at)
-            at += SIGHT.size
+        for _ in range(suspects):
+            flags, wrong, length, *ages = SUSPECT.unpack_from(rest, at)
+            at += SUSPECT.size
             seen.append(Sight(flags, wrong, *ages, rest[at:at + length]))
             at += length
         if at != len(rest):
@@ -464,13 +465,13 @@ class Broker:
 
     def audit_all(self, **options):
         """All that there is at the node, as one."""
-        sums, sights, cursor = [0, 0, 0, 0], [], None
+        sums, suspects, cursor = [0, 0, 0, 0], [], None
         while cursor != 0:
             part = self.audit(cursor or 0, **options)
             sums = [total + more for total, more in zip(sums, part)]
-            sights += part.sights
+            suspects += part.suspects
             cursor = part.cursor
-        return Audit(*sums, 0, sights)
+        return Audit(*sums, 0, suspects)
 
 
 def connect(server):

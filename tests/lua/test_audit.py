@@ -15,9 +15,9 @@ class Ages(ClockCase):
         super().setUp()
         self.connection.command("FLUSHALL")
 
-    def sights(self, **options):
-        return {sight.name: sight for sight in
-                self.one.audit_all(**options).sights}
+    def suspects(self, **options):
+        return {suspect.name: suspect for suspect in
+                self.one.audit_all(**options).suspects}
 
     def test_nothing(self):
         self.assertEqual(self.one.audit(), (0, 0, 0, 0, 0, []))
@@ -36,18 +36,18 @@ class Ages(ClockCase):
         self.pass_time(20000)
         self.one.renew(who(1))
         self.pass_time(5000)
-        self.assertEqual(self.sights(held=25001), {})
-        sight = self.sights(held=25000)[b"key"]
-        self.assertEqual(sight, (OLD_HOLD, RIGHT, 25000, 0, b"key"))
+        self.assertEqual(self.suspects(held=25001), {})
+        suspect = self.suspects(held=25000)[b"key"]
+        self.assertEqual(suspect, (OLD_HOLD, RIGHT, 25000, 0, b"key"))
 
     def test_an_old_wait(self):
         self.queue(2)
         self.pass_time(7000)
         self.one.renew(who(0))
-        self.assertEqual(self.sights(wait=7001, held=7001), {})
-        self.assertEqual(self.sights(wait=7000)[b"key"],
+        self.assertEqual(self.suspects(wait=7001, held=7001), {})
+        self.assertEqual(self.suspects(wait=7000)[b"key"],
                          (OLD_WAIT, RIGHT, 7000, 7000, b"key"))
-        self.assertEqual(self.sights(wait=7000, held=1)[b"key"].flags,
+        self.assertEqual(self.suspects(wait=7000, held=1)[b"key"].flags,
                          OLD_WAIT + OLD_HOLD)
 
     def test_the_oldest_counts(self):
@@ -57,7 +57,7 @@ class Ages(ClockCase):
         for number in (3, 4):
             self.wait(who(number))
             self.pass_time(2000)
-        self.assertEqual(self.sights(held=1, wait=1)[b"key"],
+        self.assertEqual(self.suspects(held=1, wait=1)[b"key"],
                          (OLD_HOLD + OLD_WAIT, RIGHT, 14000, 4000, b"key"))
 
     def test_what_is_over_is_none(self):
@@ -72,40 +72,40 @@ class Ages(ClockCase):
         self.pass_time(LEASE)
         self.one.steady_in = 1000
         self.one.within = 1000
-        self.assertEqual(self.sights(held=1)[b"key"].flags, OLD_HOLD)
+        self.assertEqual(self.suspects(held=1)[b"key"].flags, OLD_HOLD)
         self.one.steady_in = 0
         self.edit(id=b"1" * 40)
-        self.assertEqual(self.sights(held=1)[b"key"].flags, OLD_HOLD)
+        self.assertEqual(self.suspects(held=1)[b"key"].flags, OLD_HOLD)
 
     def test_a_hold_that_is_not_renewed(self):
         self.hold(who(1))
         self.pass_time(LEASE // 2)
-        self.assertEqual(self.sights(), {})
+        self.assertEqual(self.suspects(), {})
         self.pass_time(1)
-        self.assertEqual(self.sights()[b"key"].flags, LATE_HOLD)
+        self.assertEqual(self.suspects()[b"key"].flags, LATE_HOLD)
         self.one.renew(who(1))
-        self.assertEqual(self.sights(), {})
+        self.assertEqual(self.suspects(), {})
 
     def test_a_broken_hold_is_not_renewed(self):
         self.hold(who(1))
         self.one.break_()
         self.pass_time(LEASE - 1)
-        self.assertEqual(self.sights(), {})
+        self.assertEqual(self.suspects(), {})
 
     def test_the_end_of_a_lease_is_not_renewed(self):
         self.hold(who(1), hold=20000)
         self.pass_time(19000)
-        self.assertEqual(self.sights(), {})
+        self.assertEqual(self.suspects(), {})
         self.hold(who(2), key="holdfast:{longer}", hold=10 * LEASE)
         self.pass_time(LEASE - 1)
-        self.assertEqual(self.sights()[b"longer"].flags, LATE_HOLD)
+        self.assertEqual(self.suspects()[b"longer"].flags, LATE_HOLD)
 
     def test_a_grant_that_is_not_claimed_is_not_late(self):
         self.hold(who(1))
         self.wait(who(2), self.two)
         self.one.release(who(1))
         self.pass_time(1999)
-        self.assertEqual(self.sights(), {})
+        self.assertEqual(self.suspects(), {})
 
     def test_behind_the_dead(self):
         self.queue(4)
@@ -114,7 +114,7 @@ class Ages(ClockCase):
         self.pass_time(1000)
         audit = self.one.audit(wait=1000)
         self.assertEqual(audit[:3], (1, 1, 2))
-        self.assertEqual(audit.sights[0].flags, OLD_WAIT)
+        self.assertEqual(audit.suspects[0].flags, OLD_WAIT)
 
     def test_words_and_a_long_queue(self):
         self.hold(who(0), words=(b"o", b"n", b"x" * 100))
@@ -123,7 +123,7 @@ class Ages(ClockCase):
         self.pass_time(3000)
         audit = self.one.audit(wait=3000, held=3000)
         self.assertEqual(audit[:4], (1, 1, 100, 0))
-        self.assertEqual(audit.sights[0][:2], (OLD_HOLD + OLD_WAIT, RIGHT))
+        self.assertEqual(audit.suspects[0][:2], (OLD_HOLD + OLD_WAIT, RIGHT))
 
 
 class Senseless(ScriptCase):
@@ -134,7 +134,8 @@ class Senseless(ScriptCase):
     def assert_wrong(self, wrong, name=b"key"):
         audit = self.one.audit()
         self.assertEqual(audit.records, 1)
-        self.assertEqual([(sight.wrong, sight.name) for sight in audit.sights],
+        self.assertEqual([(suspect.wrong, suspect.name)
+                          for suspect in audit.suspects],
                          [(wrong, name)])
 
     def test_another_type(self):
@@ -153,7 +154,7 @@ class Senseless(ScriptCase):
         for place in (0, 2):
             self.connection.command("DEL", KEY)
             self.queue(3, words=words)
-            self.assertEqual(self.one.audit().sights, [])
+            self.assertEqual(self.one.audit().suspects, [])
             whole, width = self.raw(), self.record().width
             at = room + place * width
             for offset, value in ((0, 255), (6, 60), (13, 41), (13, 255)):
@@ -180,7 +181,7 @@ class Senseless(ScriptCase):
         self.queue(2, words=(b"o", b"c", b"n"))
         self.edit_ticket(1, words_bytes=65535)
         self.one.release(who(1))
-        self.assertEqual(self.one.audit().sights, [])
+        self.assertEqual(self.one.audit().suspects, [])
 
     def test_a_later_version(self):
         self.connection.command("SET", KEY, b"\2" * 240)
@@ -214,7 +215,7 @@ class Senseless(ScriptCase):
         key = "holdfast:{" + "n" * 255 + "}"
         self.connection.command("FLUSHALL")
         self.hold(who(1), key=key)
-        self.assertEqual(self.one.audit(held=0).sights[0].name, b"n" * 255)
+        self.assertEqual(self.one.audit(held=0).suspects[0].name, b"n" * 255)
 
     def test_keys_of_others_are_not_seen(self):
         for key in ("holdfast:settled", "holdfast:audit:{7}", "holdfast",
@@ -226,8 +227,8 @@ class Senseless(ScriptCase):
         for name in ("*", "?", "[a", "]", "\\", "{", "a\nb", "\0", "é"):
             self.hold(who(1), key="holdfast:{" + name + "}")
         self.assertEqual(
-            {sight.name.decode() for sight in
-             self.one.audit_all(held=0).sights},
+            {suspect.name.decode() for suspect in
+             self.one.audit_all(held=0).suspects},
             {"*", "?", "[a", "]", "\\", "{", "a\nb", "\0", "é"})
 
 
@@ -242,7 +243,7 @@ class Steps(ScriptCase):
             self.connection.command("SET", f"other:{number}", "x")
         names = {b"%d" % number for number in range(1000)}
         whole = self.one.audit_all(held=0, count=50)
-        self.assertEqual({sight.name for sight in whole.sights}, names)
+        self.assertEqual({suspect.name for suspect in whole.suspects}, names)
         self.assertGreaterEqual(whole.records, 1000)
         part = self.one.audit(held=0, count=50)
         self.assertLess(part.records, 200)
@@ -252,7 +253,7 @@ class Steps(ScriptCase):
         for number in range(600):
             self.connection.command("SET", f"holdfast:{{{number}}}", "x")
         audit = self.one.audit(count=2000)
-        self.assertEqual((audit.records, len(audit.sights), audit.left),
+        self.assertEqual((audit.records, len(audit.suspects), audit.left),
                          (600, 512, 88))
 
     def test_nothing_is_written(self):
@@ -279,14 +280,14 @@ class Steps(ScriptCase):
         self.hold(who(1), key="holdfast:{delayed}", delay=5000)
         self.one.release(who(1), key="holdfast:{delayed}", unclean=True)
         audit = self.one.audit_all()
-        self.assertEqual((audit.records, audit.sights), (5, []))
+        self.assertEqual((audit.records, audit.suspects), (5, []))
 
 
 class AllSlots(Cluster):
     def names(self, **options):
         """The audit of each master."""
-        return [sorted(sight.name for sight in self.broker(node).audit_all(
-            held=0, **options).sights) for node in self.cluster.masters]
+        return [sorted(suspect.name for suspect in self.broker(node).audit_all(
+            held=0, **options).suspects) for node in self.cluster.masters]
 
     def test_each_node_has_its_own(self):
         names = [b"lock/%d" % number for number in range(60)]
@@ -305,7 +306,7 @@ class AllSlots(Cluster):
         self.broker(self.ends(key)[1]).acquire(who(1), key=key)
         migration, source, target = self.begin(key)
         self.assertEqual(
-            [sight.name for sight in source.audit_all(held=0).sights],
+            [suspect.name for suspect in source.audit_all(held=0).suspects],
             [b"moves"])
         self.cluster.migrate_keys(migration)
         self.assertEqual(target.connection.command("DBSIZE"), 1)

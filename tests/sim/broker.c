@@ -42,7 +42,7 @@ struct guest {
 struct wire {
     uint32_t net_id; /* 0: none */
     bool open;
-    struct store_link link;
+    struct store_conn conn;
     const struct machine *machine; /* ref; to which it goes */
     char *in;                      /* owned */
     size_t in_len;
@@ -62,7 +62,7 @@ struct broker {
     struct counters before; /* of its predecessors */
     struct guest guests[SESSIONS_MAX];
     struct guest *by_session[2 * SESSIONS_MAX]; /* core_sessions_room() */
-    struct wire wires[STORE_LINKS];
+    struct wire wires[STORE_CONNS];
     bool turning;
     uint64_t turn_serial;
     uint64_t wake_serial;
@@ -330,7 +330,7 @@ static const struct engine_sink broker_sink = {
 static struct wire *
 wire_of_net(struct broker *broker, uint32_t id)
 {
-    for (uint32_t i = 0; i < STORE_LINKS; i++)
+    for (uint32_t i = 0; i < STORE_CONNS; i++)
         if (broker->wires[i].net_id == id)
             return &broker->wires[i];
     return NULL;
@@ -356,7 +356,7 @@ wire_opened(void *arg, uint32_t id)
         return;
     wire->open = true;
     (void)broker_now(broker);
-    engine_link_connected(&broker->engine, wire->link);
+    engine_conn_connected(&broker->engine, wire->conn);
 }
 
 static void
@@ -381,7 +381,7 @@ wire_bytes(void *arg, uint32_t id, const char *bytes, size_t len)
                                       wire->in_len - done, &reply)) > 0) {
         done += used;
         (void)broker_now(broker);
-        engine_reply(&broker->engine, wire->link, reply);
+        engine_reply(&broker->engine, wire->conn, reply);
     }
     wire->in_len -= done;
     memmove(wire->in, wire->in + done, wire->in_len);
@@ -401,8 +401,8 @@ wire_ended(void *arg, uint32_t id, enum net_end_reason reason)
     wire->open = false;
     wire->in_len = 0;
     (void)broker_now(broker);
-    engine_link_lost(
-        &broker->engine, wire->link, HEALTH_CLOSED, "it has ended");
+    engine_conn_lost(
+        &broker->engine, wire->conn, HEALTH_CLOSED, "it has ended");
 }
 
 static const struct net_user wire_user = {
@@ -418,9 +418,9 @@ broker_carry_out(struct broker *broker)
     struct store_wish wish;
 
     while (store_take_wish(store, &wish)) {
-        struct wire *wire = &broker->wires[wish.link.index];
+        struct wire *wire = &broker->wires[wish.conn.index];
         wire_close(broker, wire);
-        wire->link = wish.link;
+        wire->conn = wish.conn;
         if (wish.kind != WISH_CONNECT)
             continue;
         struct machine *to =
@@ -433,7 +433,7 @@ broker_carry_out(struct broker *broker)
     }
     for (uint32_t i = 0; store_next_output(store, &i); i++) {
         struct wire *wire = &broker->wires[i];
-        struct buffer *out = store_link_output(store, i);
+        struct buffer *out = store_conn_output(store, i);
         if (!wire->open)
             continue;
         /* What was about to be sent when it was stopped is sent late. */
@@ -473,7 +473,7 @@ broker_end(struct broker *broker)
 {
     for (uint32_t i = 0; i < SESSIONS_MAX; i++)
         guest_forget(broker, &broker->guests[i]);
-    for (uint32_t i = 0; i < STORE_LINKS; i++)
+    for (uint32_t i = 0; i < STORE_CONNS; i++)
         free(broker->wires[i].in);
     memset(broker->wires, 0, sizeof(broker->wires));
     engine_fini(&broker->engine);
@@ -769,7 +769,7 @@ broker_settled(const struct broker *broker)
         return false;
     for (uint16_t i = 0; i < store->node_count; i++)
         if (store->nodes[i].used && (quorum || store->nodes[i].mapped) &&
-            (store->links[i].state != LINK_READY || !store->links[i].settled))
+            (store->conns[i].state != CONN_READY || !store->conns[i].settled))
             return false;
     return true;
 }

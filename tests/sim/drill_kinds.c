@@ -9,7 +9,7 @@
 
 #include <inttypes.h>
 
-/* The longest pause before the next try, and how many more may fail; link.c. */
+/* The longest pause before the next try, and how many more may fail; conn.c. */
 #define PAUSE_US 1500000
 #define PAUSES   2
 

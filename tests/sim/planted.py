@@ -204,9 +204,9 @@ PLANTED = {
         "        sub(t.identity, 1, 4) == sub(identity, 1, 4) then",
         "identities are compared by their beginning"),
     "predecessor-lives": (
-        "link_prepare",
-        "    if (link->old_client_id != 0 &&\n        memcmp",
-        "    if (link->old_client_id == UINT64_MAX &&\n        memcmp",
+        "conn_prepare",
+        "    if (conn->old_client_id != 0 &&\n        memcmp",
+        "    if (conn->old_client_id == UINT64_MAX &&\n        memcmp",
         "the lost connection's commands may still run",
         ("lua/acquire.lua",
          "    if now > latest then\n        return result(LATE)\n    end\n",
@@ -227,7 +227,7 @@ PLANTED = {
         "refused_moved",
         "    (void)route_slot(store, slot, node, now_us);\n"
         "    op_again(store, op, node",
-        "    op_again(store, op, link->node",
+        "    op_again(store, op, conn->node",
         "MOVED is not followed",
         ("refused_moved",
          "    count(store->counters, COUNTER_redis_moved);\n"
@@ -236,7 +236,7 @@ PLANTED = {
     "noscript-not-loaded": (
         "call_refused",
         "    if (refusal_of(error) == REFUSAL_NOSCRIPT)\n"
-        "        load_for(store, link, call, now_us);\n", "",
+        "        load_for(store, conn, call, now_us);\n", "",
         "scripts that Redis forgot are not loaded again"),
     "wheel-late": (
         "wheel_add", "    node->due_us = due_us;\n    place",
@@ -302,13 +302,13 @@ PLANTED = {
          "    lock_ask_at(core, ticket->lock,\n"
          "        core->now_us + 2 * lease_us + 20000 +")),
     "silent-link-kept": (
-        "link_await", "if (now_us >= until_us || replaced) {",
+        "conn_await", "if (now_us >= until_us || replaced) {",
         "if (now_us >= until_us + 1000000000) {",
         "a Redis that does not answer is waited for",
         ("op_until_us", "return op->deadline_us < most_us ? op->deadline_us : "
          "most_us;", "return sent_us + 1000000000;")),
-    "slow-is-dead": ("link_await", "if (now_us >= until_us || replaced) {",
-                     "if (now_us >= link_in_time_us(store, link)) {",
+    "slow-is-dead": ("conn_await", "if (now_us >= until_us || replaced) {",
+                     "if (now_us >= conn_in_time_us(store, conn)) {",
                      "a connection is closed when one answer is late"),
     "sentinel-alone": (
         "master_elected", "return 2 * votes > store->sentinel_count;",

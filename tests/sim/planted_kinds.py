@@ -143,7 +143,7 @@ PLANTED = {
     "deadlock-not-asked-to": ("wait_counts", "!request->no_deadlock;", "true;",
                               "deadlock=0 is not obeyed"),
     "deadlock-never": (
-        "deadlock_look",
+        "deadlock_search",
         "if (ticket->who == NULL || !owner_is_in_between(ticket->who))",
         "if (ticket->lock != NULL)", "nobody looks for cycles"),
     "broken-is-renewed": ("hold_speaks",

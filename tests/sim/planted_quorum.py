@@ -18,10 +18,11 @@ PLANTED = {
                       "a majority need not have the fence that is told"),
     "the-memoryless-vote": (
         "batch_header",
-        "        .settles_ms = trust_settles_ms(store, link, now_us),\n",
+        "        .settles_ms = history_settles_ms(store, conn, now_us),\n",
         "        .settles_ms = store->quorum != NULL\n"
         "                          ? 0\n"
-        "                          : trust_settles_ms(store, link, now_us),\n",
+        "                          : history_settles_ms(store, conn, "
+        "now_us),\n",
         "a node that has lost its data grants at once"),
     "lost-try-stays": (
         "vote_settle",
@@ -30,8 +31,9 @@ PLANTED = {
         "what a minority has granted is not taken back"),
     "late-yes-stays": (
         "quorum_voted",
-        "if (was == VOTE_MENDING || (round->decided && round->kind "
-        "== OP_ACQUIRE)) {", "if (was == VOTE_MENDING) {",
+        "if (was == VOTE_REPAIRING ||\n"
+        "        (round->decided && round->kind == OP_ACQUIRE)) {",
+        "if (was == VOTE_REPAIRING) {",
         "nor what is granted after the decision"),
     "quorum-lease-from-the-reply": (
         "round_term", "result->sent_us = vote->sent_us;",
@@ -59,8 +61,8 @@ PLANTED = {
         "    } else if (count.has >= 1) {\n        renew_won(",
         "one node is enough for a renewal"),
     "watch-before-agreed": (
-        "sight_fence",
-        "        if (sight->fences[i] == sight->fences[i + majority "
+        "view_fence",
+        "        if (view->fences[i] == view->fences[i + majority "
         "- 1])\n", "", "who watches is told of what has not been granted yet"),
     "waited-without-words": (
         "ticket_refresh",

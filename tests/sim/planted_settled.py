@@ -5,17 +5,17 @@ SETTINGS = ("--set", "cluster=1,sentinels=0,masters=2,replicas=1,brokers=3,"
 
 # As in planted.py.
 PLANTED = {
-    "settled-at-once": ("trust_begin",
-                        "link->settled = store->settings.settle_us == 0;",
-                        "link->settled = true;",
+    "settled-at-once": ("history_begin",
+                        "conn->settled = store->settings.settle_us == 0;",
+                        "conn->settled = true;",
                         "a node whose history has changed is trusted at once"),
     "settled-too-soon": (
-        "trust_tick",
-        "now_us >= link->since_us + peers_settle_us(store, now_us))",
-        "now_us >= link->since_us + peers_settle_us(store, now_us) / 4)",
+        "history_tick",
+        "now_us >= conn->since_us + peers_settle_us(store, now_us))",
+        "now_us >= conn->since_us + peers_settle_us(store, now_us) / 4)",
         "it is trusted after a quarter of a lease"),
-    "marker-of-old": ("trust_marked",
-                      "if (memcmp(reply->text.at, value, link->first ? 40 : "
+    "marker-of-old": ("history_marked",
+                      "if (memcmp(reply->text.at, value, conn->first ? 40 : "
                       "MARK_IDS) == 0)", "if (value[0] != 0)",
                       "a marker counts whatever ids it has"),
     "settled-with-another": (
@@ -24,11 +24,11 @@ PLANTED = {
         "    known = true or\n",
         "a broker that has not heard of the change is served"),
     "change-is-benign": (
-        "trust_learn", "if (known && same_run && link->first) {",
+        "history_learn", "if (known && same_run && conn->first) {",
         "if (known && same_run) {", "a promotion is taken for a backup"),
-    "restart-is-benign": ("trust_learn",
-                          "if (known && same_run && link->first) {",
-                          "if (known && link->first) {",
+    "restart-is-benign": ("history_learn",
+                          "if (known && same_run && conn->first) {",
+                          "if (known && conn->first) {",
                           "another process is taken for the same"),
     "stamped-by-a-wait": (
         "ticket_append",
@@ -77,9 +77,9 @@ PLANTED = {
         "    if (renewal != NULL && !ticket->reclaiming)",
         "a release overtakes the hold that comes back"),
     "slots-inherit-nothing": (
-        "trust_inherit",
+        "history_inherit",
         "    if (from == NULL) {\n"
-        "        trust_doubt(store, link, false, now_us);\n"
+        "        history_doubt(store, conn, false, now_us);\n"
         "        return;\n"
         "    }\n"
         "    if (!from->settled ||",
@@ -88,10 +88,10 @@ PLANTED = {
         "    if (!from->settled ||",
         "a slot is trusted wherever it comes from"),
     "marker-for-all-slots": (
-        "trust_marked",
-        "    if (link->settled || link->inherits)\n        return;\n"
+        "history_marked",
+        "    if (conn->settled || conn->inherits)\n        return;\n"
         "    mark_value",
-        "    if (link->settled)\n        return;\n    mark_value",
+        "    if (conn->settled)\n        return;\n    mark_value",
         "the marker counts for slots that came from elsewhere"),
     "taken-ticket-put-back": ("ticket_is_taken",
                               "return ticket->taken > ticket->generation;",

@@ -15,15 +15,15 @@ PLANTED = {
         "container_of(call->ops.next, struct op, link)->kind == "
         "OP_ACQUIRE);", "only grants wait for replicas"),
     "shortfall-is-ok": (
-        "replicas_judge", "state == REPLICAS_FINE && !sight.behind &&",
+        "replicas_judge", "state == REPLICAS_FINE && !view.behind &&",
         "state == REPLICAS_FINE &&", "how far the replicas are does not count",
         ("replicas_judge", "else if (lags)",
          "else if (lags && replicas->error)")),
     "one-replica-is-enough": (
         "replicas_judge",
-        "    else if (sight.missing.len > 0 ||\n"
-        "             sight.online < replicas_needed(store, replicas))\n",
-        "    else if (sight.online < 1)\n",
+        "    else if (view.missing.len > 0 ||\n"
+        "             view.online < replicas_needed(store, replicas))\n",
+        "    else if (view.online < 1)\n",
         "the replicas that are there are enough"),
     "later-answer-is-confirmed": (
         "confirm_verdict",

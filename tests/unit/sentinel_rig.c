@@ -9,16 +9,16 @@
 static bool
 serve(struct srig *rig, uint32_t index)
 {
-    struct srig_link *link = &rig->links[index];
+    struct srig_conn *conn = &rig->conns[index];
     bool any = false;
 
-    if (link->silent)
+    if (conn->silent)
         return false;
-    if (link->connecting) {
+    if (conn->connecting) {
         srig_connect(rig, index);
         any = true;
     }
-    while (link->open && srig_next(rig, index)[0] != '\0') {
+    while (conn->open && srig_next(rig, index)[0] != '\0') {
         any = true;
         if (text_equal(rig->words[0], TEXT("EVALSHA")))
             srig_results(rig, index, (rig->word_count - 4) / 2, RECORD_OK);
@@ -42,7 +42,7 @@ serve_all(struct srig *rig)
         ck_assert_int_lt(turns, 30);
         srig_turn(rig);
         any = false;
-        for (uint32_t i = 0; i < LINK_COUNT; i++)
+        for (uint32_t i = 0; i < CONN_COUNT; i++)
             any = serve(rig, i) || any;
     }
 }
@@ -70,14 +70,14 @@ void
 sen_silence(struct srig *rig, uint32_t first, uint32_t last)
 {
     for (uint32_t i = first; i <= last; i++)
-        rig->links[i].silent = true;
+        rig->conns[i].silent = true;
 }
 
 void
 sen_wake(struct srig *rig, uint32_t first, uint32_t last)
 {
     for (uint32_t i = first; i <= last; i++)
-        rig->links[i].silent = false;
+        rig->conns[i].silent = false;
 }
 
 void
@@ -97,36 +97,36 @@ sen_name_all(struct srig *rig, const char *port)
 void
 sen_switched(struct srig *rig)
 {
-    srig_message(rig, LINK_SWITCHES, "+switch-master",
+    srig_message(rig, CONN_SWITCHES, "+switch-master",
         TEXT("shop 10.0.0.1 7000 10.0.0.1 7001"));
 }
 
 static bool
-is_up(const struct srig_link *link)
+is_up(const struct srig_conn *conn)
 {
-    return link->connecting || link->open;
+    return conn->connecting || conn->open;
 }
 
 uint32_t
-sen_find_link(const struct srig *rig, uint16_t port)
+sen_find_conn(const struct srig *rig, uint16_t port)
 {
-    for (uint32_t i = rig->settings.node_count; i < LINK_SUBSCRIBER; i++)
-        if (rig->links[i].port == port && is_up(&rig->links[i]))
+    for (uint32_t i = rig->settings.node_count; i < CONN_SUBSCRIBER; i++)
+        if (rig->conns[i].port == port && is_up(&rig->conns[i]))
             return i;
-    return LINK_COUNT;
+    return CONN_COUNT;
 }
 
 bool
-sen_has_link(const struct srig *rig, uint16_t port)
+sen_has_conn(const struct srig *rig, uint16_t port)
 {
-    return sen_find_link(rig, port) < LINK_COUNT;
+    return sen_find_conn(rig, port) < CONN_COUNT;
 }
 
 bool
-sen_no_link(const struct srig *rig)
+sen_no_conn(const struct srig *rig)
 {
-    for (uint32_t i = rig->settings.node_count; i < LINK_SUBSCRIBER; i++)
-        if (is_up(&rig->links[i]))
+    for (uint32_t i = rig->settings.node_count; i < CONN_SUBSCRIBER; i++)
+        if (is_up(&rig->conns[i]))
             return false;
     return true;
 }
@@ -134,7 +134,7 @@ sen_no_link(const struct srig *rig)
 void
 sen_no_master(const struct srig *rig)
 {
-    ck_assert(sen_no_link(rig));
+    ck_assert(sen_no_conn(rig));
     ck_assert(!store_ready(rig->store));
 }
 

@@ -33,10 +33,10 @@ void sen_name_all(struct srig *rig, const char *port);
 /* +switch-master is published. */
 void sen_switched(struct srig *rig);
 
-/* The link to a Redis that is there or under way; LINK_COUNT: there is none. */
-uint32_t sen_find_link(const struct srig *rig, uint16_t port);
-bool sen_has_link(const struct srig *rig, uint16_t port);
-bool sen_no_link(const struct srig *rig); /* to any */
+/* The link to a Redis that is there or under way; CONN_COUNT: there is none. */
+uint32_t sen_find_conn(const struct srig *rig, uint16_t port);
+bool sen_has_conn(const struct srig *rig, uint16_t port);
+bool sen_no_conn(const struct srig *rig); /* to any */
 
 /* Neither is a master trusted nor anything connected. */
 void sen_no_master(const struct srig *rig);

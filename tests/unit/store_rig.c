@@ -95,16 +95,16 @@ take(struct srig *rig)
     struct op *op;
 
     while (store_take_wish(rig->store, &wish)) {
-        struct srig_link *link = &rig->links[wish.link.index];
-        link->serial = wish.link.serial;
-        link->open = false;
-        link->connecting = wish.kind == WISH_CONNECT;
-        link->closes += wish.kind == WISH_CLOSE;
+        struct srig_conn *conn = &rig->conns[wish.conn.index];
+        conn->serial = wish.conn.serial;
+        conn->open = false;
+        conn->connecting = wish.kind == WISH_CONNECT;
+        conn->closes += wish.kind == WISH_CLOSE;
         if (wish.kind != WISH_CONNECT)
             continue;
-        link->connects++;
-        memcpy(link->host, wish.address->host, sizeof(link->host));
-        link->port = wish.address->port;
+        conn->connects++;
+        memcpy(conn->host, wish.address->host, sizeof(conn->host));
+        conn->port = wish.address->port;
     }
     while ((op = store_take_done(rig->store)) != NULL) {
         long index = op - rig->ops;
@@ -287,7 +287,7 @@ const char *
 srig_next(struct srig *rig, uint32_t link)
 {
     static char summary[1000];
-    struct buffer *out = store_link_output(rig->store, link);
+    struct buffer *out = store_conn_output(rig->store, link);
     const char *at = buffer_data(out);
     const char *end = at + buffer_len(out);
     char *copy = rig->text;
@@ -352,7 +352,7 @@ srig_sends(struct srig *rig, uint32_t link, const char *command)
 void
 srig_reply(struct srig *rig, uint32_t link, const struct resp *reply)
 {
-    store_reply(rig->store, (struct store_link){link, rig->links[link].serial},
+    store_reply(rig->store, (struct store_conn){link, rig->conns[link].serial},
         rig->now_us, reply);
     take(rig);
 }
@@ -503,7 +503,7 @@ answer_role(struct srig *rig, uint32_t link)
 
 /* What a witness asks; false: something else. */
 static bool
-answer_witness(struct srig *rig, uint32_t link)
+answer_ack(struct srig *rig, uint32_t link)
 {
     static const struct resp members[8];
     struct text verb = rig->words[0];
@@ -528,7 +528,7 @@ answer_witness(struct srig *rig, uint32_t link)
 static void
 answer_info(struct srig *rig, uint32_t link)
 {
-    uint16_t node = rig->store->links[link].node;
+    uint16_t node = rig->store->conns[link].node;
     bool sentinel = rig->settings.topology == STORE_SENTINEL &&
                     node < rig->settings.node_count;
     char info[sizeof(rig->history)];
@@ -554,7 +554,7 @@ srig_answer(struct srig *rig, uint32_t link)
         {.type = RESP_INTEGER, .integer = 1},
     };
 
-    if (answer_witness(rig, link))
+    if (answer_ack(rig, link))
         return;
     if (text_equal(verb, TEXT("INFO")))
         answer_info(rig, link);
@@ -670,7 +670,7 @@ srig_results(
 void
 srig_serve(struct srig *rig, uint32_t link)
 {
-    while (rig->links[link].open && !rig->links[link].silent &&
+    while (rig->conns[link].open && !rig->conns[link].silent &&
            srig_next(rig, link)[0] != '\0') {
         ck_assert(!text_equal(rig->words[0], TEXT("EVALSHA")));
         srig_answer(rig, link);
@@ -680,20 +680,20 @@ srig_serve(struct srig *rig, uint32_t link)
 void
 srig_connect(struct srig *rig, uint32_t link)
 {
-    ck_assert(rig->links[link].connecting);
-    rig->links[link].connecting = false;
-    rig->links[link].open = true;
+    ck_assert(rig->conns[link].connecting);
+    rig->conns[link].connecting = false;
+    rig->conns[link].open = true;
     store_connected(rig->store,
-        (struct store_link){link, rig->links[link].serial}, rig->now_us);
+        (struct store_conn){link, rig->conns[link].serial}, rig->now_us);
     take(rig);
 }
 
 void
 srig_lose(struct srig *rig, uint32_t link)
 {
-    rig->links[link].open = false;
-    rig->links[link].connecting = false;
-    store_closed(rig->store, (struct store_link){link, rig->links[link].serial},
+    rig->conns[link].open = false;
+    rig->conns[link].connecting = false;
+    store_closed(rig->store, (struct store_conn){link, rig->conns[link].serial},
         rig->now_us, HEALTH_CLOSED, "lost");
     take(rig);
 }
@@ -703,10 +703,10 @@ srig_settle(struct srig *rig)
 {
     for (int round = 0; round < 4; round++) {
         srig_turn(rig);
-        for (uint32_t i = 0; i < LINK_COUNT; i++) {
-            if (rig->links[i].connecting && !rig->links[i].silent)
+        for (uint32_t i = 0; i < CONN_COUNT; i++) {
+            if (rig->conns[i].connecting && !rig->conns[i].silent)
                 srig_connect(rig, i);
-            if (rig->links[i].open)
+            if (rig->conns[i].open)
                 srig_serve(rig, i);
         }
         srig_pass(rig, 151);
@@ -760,8 +760,8 @@ srig_quorum(unsigned nodes)
     srig_start(rig);
     srig_settle(rig);
     for (unsigned i = 0; i < nodes; i++) {
-        ck_assert_int_eq(rig->store->links[i].state, LINK_READY);
-        ck_assert_int_eq(rig->store->links[LINK_WITNESS + i].state, LINK_READY);
+        ck_assert_int_eq(rig->store->conns[i].state, CONN_READY);
+        ck_assert_int_eq(rig->store->conns[CONN_WITNESS + i].state, CONN_READY);
     }
     ck_assert(store_ready(rig->store));
     return rig;

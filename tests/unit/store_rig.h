@@ -15,7 +15,7 @@
 #define SRIG_OFFSET 100 /* where the log of a master ends */
 #define SRIG_RUN    "rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr"
 
-struct srig_link {
+struct srig_conn {
     bool connecting;
     bool open;
     bool silent; /* srig_serve() and srig_settle() leave it alone */
@@ -51,7 +51,7 @@ struct srig {
     struct store *store; /* owned */
     uint64_t now_us;
     int64_t clock_us; /* Redis' clock is so far ahead of what it was */
-    struct srig_link links[LINK_COUNT];
+    struct srig_conn conns[CONN_COUNT];
     struct op ops[SRIG_OPS];
     struct op_audit audits[SRIG_OPS]; /* of those that are some */
     uint32_t op_count;

@@ -65,7 +65,7 @@ rig_timed(void)
 
 /* The step's answer: what was seen, and that the node has more, or not. */
 static void
-stepped(struct rig *rig, const struct op_sight *sights, uint32_t count,
+stepped(struct rig *rig, const struct op_suspect *suspects, uint32_t count,
     uint64_t cursor)
 {
     struct op *op = rig_op(rig, OP_AUDIT);
@@ -75,8 +75,8 @@ stepped(struct rig *rig, const struct op_sight *sights, uint32_t count,
     op->audit->holds = 4;
     op->audit->waits = 2;
     op->audit->left = 0;
-    op->audit->sights = sights;
-    op->audit->sight_count = count;
+    op->audit->suspects = suspects;
+    op->audit->suspect_count = count;
     op->audit->cursor = cursor;
     rig_status(rig, op, OP_OK);
 }
@@ -84,14 +84,14 @@ stepped(struct rig *rig, const struct op_sight *sights, uint32_t count,
 static void
 saw(struct rig *rig, unsigned flags, uint64_t age_ms, const char *name)
 {
-    const struct op_sight sight = {
+    const struct op_suspect suspect = {
         .flags = flags,
         .hold_ms = age_ms,
         .wait_ms = age_ms,
         .name = text_from(name),
     };
 
-    stepped(rig, &sight, 1, 0);
+    stepped(rig, &suspect, 1, 0);
 }
 
 static struct op_ticket
@@ -204,7 +204,7 @@ RIG_TEST(many_holds, rig_asked())
         tickets[i] = hold_of("broker-2", HOUR_MS);
         tickets[i].fence = 1 + i;
     }
-    saw(rig, SIGHT_OLD_HOLD, HOUR_MS, "a");
+    saw(rig, SUSPECT_OLD_HOLD, HOUR_MS, "a");
     ck_assert_uint_eq(rig_op(rig, OP_INSPECT)->limit, 64);
     inspected(rig, tickets, 100);
     for (unsigned i = 0; i < 64; i++) {
@@ -234,7 +234,7 @@ RIG_TEST(held, rig_asked())
 {
     struct op_ticket ticket = hold_of("broker-2", HOUR_MS);
 
-    saw(rig, SIGHT_OLD_HOLD, HOUR_MS, "a");
+    saw(rig, SUSPECT_OLD_HOLD, HOUR_MS, "a");
     inspected(rig, &ticket, 1);
     asked(rig, "a", 1);
     rig_expect(rig, 0,
@@ -247,18 +247,18 @@ RIG_TEST(held, rig_asked())
 /* What is none: younger than its own namespace allows, or gone by now. */
 RIG_TEST(not_held, rig_asked())
 {
-    const struct op_sight sights[] = {
-        {.flags = SIGHT_OLD_HOLD,
+    const struct op_suspect suspects[] = {
+        {.flags = SUSPECT_OLD_HOLD,
             .hold_ms = 9 * HOUR_MS,
             .name = TEXT("slow/a")},
-        {.flags = SIGHT_OLD_WAIT, .wait_ms = HOUR_MS, .name = TEXT("slow/b")},
-        {.flags = SIGHT_OLD_HOLD, .hold_ms = HOUR_MS, .name = TEXT("b")},
-        {.flags = SIGHT_OLD_HOLD, .hold_ms = HOUR_MS, .name = TEXT("c")},
-        {.flags = SIGHT_OLD_HOLD, .hold_ms = HOUR_MS, .name = TEXT("d")},
+        {.flags = SUSPECT_OLD_WAIT, .wait_ms = HOUR_MS, .name = TEXT("slow/b")},
+        {.flags = SUSPECT_OLD_HOLD, .hold_ms = HOUR_MS, .name = TEXT("b")},
+        {.flags = SUSPECT_OLD_HOLD, .hold_ms = HOUR_MS, .name = TEXT("c")},
+        {.flags = SUSPECT_OLD_HOLD, .hold_ms = HOUR_MS, .name = TEXT("d")},
     };
     struct op_ticket ticket = hold_of("broker-2", HOUR_MS - 1);
 
-    stepped(rig, sights, 5, 0);
+    stepped(rig, suspects, 5, 0);
     inspected(rig, &ticket, 1);
     rig_status(rig, rig_op(rig, OP_INSPECT), OP_GONE);
     rig_status(rig, rig_op(rig, OP_INSPECT), OP_UNSENT);
@@ -269,16 +269,16 @@ RIG_TEST(not_held, rig_asked())
 /* A broker that says that it knows nothing of it, or nothing at all. */
 RIG_TEST(orphans, rig_asked())
 {
-    const struct op_sight sights[] = {
-        {.flags = SIGHT_LATE_HOLD, .name = TEXT("a")},
-        {.flags = SIGHT_LATE_HOLD, .name = TEXT("b")},
-        {.flags = SIGHT_LATE_HOLD, .name = TEXT("c")},
-        {.flags = SIGHT_LATE_HOLD, .name = TEXT("d")},
+    const struct op_suspect suspects[] = {
+        {.flags = SUSPECT_LATE_HOLD, .name = TEXT("a")},
+        {.flags = SUSPECT_LATE_HOLD, .name = TEXT("b")},
+        {.flags = SUSPECT_LATE_HOLD, .name = TEXT("c")},
+        {.flags = SUSPECT_LATE_HOLD, .name = TEXT("d")},
     };
     struct op_ticket ticket = hold_of("broker-2", 5000);
 
     ticket.late = true;
-    stepped(rig, sights, 4, 0);
+    stepped(rig, suspects, 4, 0);
     inspected(rig, &ticket, 1);
     asked(rig, "a", 1); /* it lives */
     inspected(rig, &ticket, 1);
@@ -312,7 +312,7 @@ RIG_TEST(silent_for_a_run, rig_asked())
     struct op_ticket ticket = hold_of("broker-2", 5000);
 
     ticket.late = true;
-    saw(rig, SIGHT_LATE_HOLD, 0, "a");
+    saw(rig, SUSPECT_LATE_HOLD, 0, "a");
     inspected(rig, &ticket, 1);
     asked(rig, "a", 2);
     rig_pass(rig, 2010);
@@ -324,7 +324,7 @@ RIG_TEST(silent_for_a_run, rig_asked())
     rig_expect(rig, 0, "1 OK ~ ~ ~ findings=1 ~");
     rig_say(rig, 0, "2 AUDIT");
     rig_pass(rig, 12);
-    saw(rig, SIGHT_LATE_HOLD, 0, "a");
+    saw(rig, SUSPECT_LATE_HOLD, 0, "a");
     inspected(rig, &ticket, 1);
     asked(rig, "a", 1);
     no_more_nodes(rig);
@@ -337,7 +337,7 @@ RIG_TEST(not_orphans, rig_asked())
 {
     struct op_ticket ticket = hold_of("broker-2", HOUR_MS);
 
-    saw(rig, SIGHT_OLD_HOLD, HOUR_MS, "a");
+    saw(rig, SUSPECT_OLD_HOLD, HOUR_MS, "a");
     inspected(rig, &ticket, 1);
     if (_i % 2 == 0) {
         asked(rig, "a", 0);
@@ -368,7 +368,7 @@ RIG_TEST(late_answer, rig_asked())
 {
     struct op_ticket ticket = hold_of("broker-2", HOUR_MS);
 
-    saw(rig, SIGHT_OLD_HOLD, HOUR_MS, "a");
+    saw(rig, SUSPECT_OLD_HOLD, HOUR_MS, "a");
     inspected(rig, &ticket, 1);
     uint64_t number = asked(rig, "a", 2);
     rig_pass(rig, 2010);
@@ -404,11 +404,12 @@ room(struct rig *rig)
 RIG_TEST(not_asked, rig_asked())
 {
     bool old = _i == 1;
-    const struct op_sight sight = {.flags = SIGHT_LATE_HOLD, .name = TEXT("a")};
+    const struct op_suspect suspect = {
+        .flags = SUSPECT_LATE_HOLD, .name = TEXT("a")};
     struct op_ticket ticket = hold_of("broker-2", old ? HOUR_MS : 5000);
 
     ticket.late = true;
-    stepped(rig, &sight, 1, 7);
+    stepped(rig, &suspect, 1, 7);
     no_room(rig);
     inspected(rig, &ticket, 1);
     no_room(rig);
@@ -419,7 +420,7 @@ RIG_TEST(not_asked, rig_asked())
         rig_expect(rig, 0, "1 ITEM kind=held name=a ~ ~ ~ ~ ~ ~ ~ ~");
     rig_silent(rig, 0);
     rig_pass(rig, 1010);
-    saw(rig, SIGHT_LATE_HOLD, 0, "b");
+    saw(rig, SUSPECT_LATE_HOLD, 0, "b");
     inspected(rig, &ticket, 1);
     asked(rig, "b", 1);
     if (old)
@@ -433,7 +434,7 @@ RIG_TEST(question_refused, rig_asked())
 {
     struct op_ticket ticket = hold_of("broker-2", HOUR_MS);
 
-    saw(rig, SIGHT_OLD_HOLD, HOUR_MS, "a");
+    saw(rig, SUSPECT_OLD_HOLD, HOUR_MS, "a");
     inspected(rig, &ticket, 1);
     rig_status(rig, rig_op(rig, OP_PUBLISH), OP_REFUSED);
     rig_pass(rig, 2010);
@@ -448,7 +449,7 @@ RIG_TEST(asked_once, rig_asked())
 {
     struct op_ticket ticket = hold_of("broker-2", HOUR_MS);
 
-    saw(rig, SIGHT_OLD_HOLD, HOUR_MS, "a");
+    saw(rig, SUSPECT_OLD_HOLD, HOUR_MS, "a");
     if (_i == 1)
         no_room(rig);
     inspected(rig, &ticket, 1);
@@ -472,9 +473,9 @@ RIG_TEST(asked_once, rig_asked())
 /* This broker's own need no message. */
 RIG_TEST(own, rig_asked())
 {
-    const struct op_sight sights[] = {
-        {.flags = SIGHT_OLD_HOLD, .hold_ms = HOUR_MS, .name = TEXT("mine")},
-        {.flags = SIGHT_OLD_HOLD, .hold_ms = HOUR_MS, .name = TEXT("lost")},
+    const struct op_suspect suspects[] = {
+        {.flags = SUSPECT_OLD_HOLD, .hold_ms = HOUR_MS, .name = TEXT("mine")},
+        {.flags = SUSPECT_OLD_HOLD, .hold_ms = HOUR_MS, .name = TEXT("lost")},
     };
     struct op_ticket ticket = hold_of("broker-1", HOUR_MS);
     struct op *step = rig_op(rig, OP_AUDIT);
@@ -486,7 +487,7 @@ RIG_TEST(own, rig_asked())
     rig_granted(rig, op, 5);
     rig_expect(rig, 0, "2 OK ~ ~ ~");
     ck_assert_ptr_eq(rig_op(rig, OP_AUDIT), step);
-    stepped(rig, sights, 2, 0);
+    stepped(rig, suspects, 2, 0);
     inspected(rig, &ticket, 1);
     rig_expect(rig, 0, "1 ITEM kind=held name=mine ~ ~ ~ ~ ~ ~ ~ ~");
     inspected(rig, &ticket, 1);
@@ -539,7 +540,7 @@ RIG_TEST(waiting, rig_asked())
     };
 
     tickets[1].granted = tickets[2].granted = false;
-    saw(rig, SIGHT_OLD_WAIT, 70000, "a");
+    saw(rig, SUSPECT_OLD_WAIT, 70000, "a");
     inspected(rig, tickets, 3);
     rig_expect(rig, 0,
         "1 ITEM kind=waiting name=a age_ms=70000 session=~ broker=broker-2 "
@@ -552,19 +553,19 @@ RIG_TEST(waiting, rig_asked())
  * that makes no sense that is told, but not of whatever else Redis says. */
 RIG_TEST(senseless_when_looked_at, rig_asked())
 {
-    const struct op_sight sights[] = {
-        {.flags = SIGHT_OLD_HOLD, .hold_ms = HOUR_MS, .name = TEXT("a")},
-        {.flags = SIGHT_OLD_HOLD, .hold_ms = HOUR_MS, .name = TEXT("b")},
-        {.flags = SIGHT_OLD_HOLD,
+    const struct op_suspect suspects[] = {
+        {.flags = SUSPECT_OLD_HOLD, .hold_ms = HOUR_MS, .name = TEXT("a")},
+        {.flags = SUSPECT_OLD_HOLD, .hold_ms = HOUR_MS, .name = TEXT("b")},
+        {.flags = SUSPECT_OLD_HOLD,
             .hold_ms = HOUR_MS,
             .wrong = WRONG_RECORD,
             .name = TEXT("c")},
-        {.flags = SIGHT_LATE_HOLD, .name = TEXT("d")},
+        {.flags = SUSPECT_LATE_HOLD, .name = TEXT("d")},
     };
     const struct op_result bad = {.status = OP_REFUSED, .senseless = true};
     struct op_ticket ticket = hold_of("broker-1", 1000);
 
-    stepped(rig, sights, 4, 0);
+    stepped(rig, suspects, 4, 0);
     rig_status(rig, rig_op(rig, OP_INSPECT), OP_REFUSED);
     rig_finish(rig, rig_op(rig, OP_INSPECT), bad);
     rig_expect(rig, 0, "1 ITEM kind=senseless name=b why=record");
@@ -580,14 +581,14 @@ RIG_TEST(senseless_when_looked_at, rig_asked())
 /* What makes no sense is told of, once; and what else is odd about it. */
 RIG_TEST(senseless, rig_asked())
 {
-    const struct op_sight sights[] = {
+    const struct op_suspect suspects[] = {
         {.wrong = WRONG_TYPE, .name = TEXT("a")},
         {.wrong = WRONG_TYPE, .name = TEXT("a")},
-        {.flags = SIGHT_OLD_HOLD,
+        {.flags = SUSPECT_OLD_HOLD,
             .hold_ms = HOUR_MS,
             .wrong = WRONG_EXPIRY,
             .name = TEXT("b")},
-        {.flags = SIGHT_OLD_HOLD,
+        {.flags = SUSPECT_OLD_HOLD,
             .hold_ms = HOUR_MS,
             .wrong = WRONG_NAME,
             .name = TEXT("c}d")},
@@ -595,7 +596,7 @@ RIG_TEST(senseless, rig_asked())
     };
     struct op_ticket ticket = hold_of("broker-2", HOUR_MS);
 
-    stepped(rig, sights, 5, 0);
+    stepped(rig, suspects, 5, 0);
     rig_expect(rig, 0, "1 ITEM kind=senseless name=a why=type");
     inspected(rig, &ticket, 1);
     rig_expect(rig, 0, "1 ITEM kind=senseless name=b why=expiry");
@@ -610,16 +611,16 @@ RIG_TEST(senseless, rig_asked())
 /* Some are told of; all are counted. */
 RIG_TEST(too_many, rig_asked())
 {
-    struct op_sight sights[AUDIT_SIGHTS_MAX];
-    char names[AUDIT_SIGHTS_MAX][8];
+    struct op_suspect suspects[AUDIT_SUSPECTS_MAX];
+    char names[AUDIT_SUSPECTS_MAX][8];
 
     for (int part = 0; part < 3; part++) {
-        for (unsigned i = 0; i < AUDIT_SIGHTS_MAX; i++) {
+        for (unsigned i = 0; i < AUDIT_SUSPECTS_MAX; i++) {
             int len = snprintf(names[i], sizeof(names[i]), "%d/%u", part, i);
-            sights[i] = (struct op_sight){.wrong = WRONG_RECORD,
+            suspects[i] = (struct op_suspect){.wrong = WRONG_RECORD,
                 .name = text_make(names[i], (size_t)len)};
         }
-        stepped(rig, sights, AUDIT_SIGHTS_MAX, part == 2 ? 0 : 5);
+        stepped(rig, suspects, AUDIT_SUSPECTS_MAX, part == 2 ? 0 : 5);
         for (int i = 0; i < (part == 2 ? 0 : 488); i++)
             rig_expect(rig, 0, "1 ITEM kind=senseless ~ ~");
         while (part < 2 && rig_line(rig, 0)[0] != '\0')
@@ -687,9 +688,9 @@ RIG_TEST(session_gone, rig_asked())
     struct op_ticket ticket = hold_of("broker-2", HOUR_MS);
 
     if (_i == 1) {
-        saw(rig, SIGHT_OLD_HOLD, HOUR_MS, "a");
+        saw(rig, SUSPECT_OLD_HOLD, HOUR_MS, "a");
     } else if (_i == 2) {
-        saw(rig, SIGHT_OLD_HOLD, HOUR_MS, "a");
+        saw(rig, SUSPECT_OLD_HOLD, HOUR_MS, "a");
         inspected(rig, &ticket, 1);
     } else if (_i == 3) {
         stepped(rig, NULL, 0, 7);
@@ -715,7 +716,7 @@ RIG_TEST(session_gone_another_asks, rig_asked())
     if (_i == 1) {
         stepped(rig, NULL, 0, 7);
     } else if (_i == 2) {
-        saw(rig, SIGHT_OLD_HOLD, HOUR_MS, "a");
+        saw(rig, SUSPECT_OLD_HOLD, HOUR_MS, "a");
         inspected(rig, &ticket, 1);
         asked(rig, "a", 2);
     }
@@ -812,17 +813,17 @@ END_TEST
 START_TEST(breaks)
 {
     struct rig *rig = rig_timed();
-    const struct op_sight sights[] = {
-        {.flags = SIGHT_OLD_HOLD, .hold_ms = 3 * HOUR_MS, .name = TEXT("a")},
-        {.flags = SIGHT_OLD_HOLD, .hold_ms = 3 * HOUR_MS, .name = TEXT("b")},
-        {.flags = SIGHT_OLD_HOLD, .hold_ms = 3 * HOUR_MS, .name = TEXT("c")},
-        {.flags = SIGHT_OLD_HOLD, .hold_ms = HOUR_MS, .name = TEXT("d")},
-        {.flags = SIGHT_OLD_HOLD, .hold_ms = 3 * HOUR_MS, .name = TEXT("e")},
+    const struct op_suspect suspects[] = {
+        {.flags = SUSPECT_OLD_HOLD, .hold_ms = 3 * HOUR_MS, .name = TEXT("a")},
+        {.flags = SUSPECT_OLD_HOLD, .hold_ms = 3 * HOUR_MS, .name = TEXT("b")},
+        {.flags = SUSPECT_OLD_HOLD, .hold_ms = 3 * HOUR_MS, .name = TEXT("c")},
+        {.flags = SUSPECT_OLD_HOLD, .hold_ms = HOUR_MS, .name = TEXT("d")},
+        {.flags = SUSPECT_OLD_HOLD, .hold_ms = 3 * HOUR_MS, .name = TEXT("e")},
     };
     struct op_ticket tickets[2] = {
         hold_of("broker-2", 2 * HOUR_MS), hold_of("broker-2", HOUR_MS)};
 
-    stepped(rig, sights, 5, 0);
+    stepped(rig, suspects, 5, 0);
     inspected(rig, tickets, 2);
     asked(rig, "a", 1);
     struct op *op = rig_op(rig, OP_BREAK);
@@ -873,7 +874,7 @@ START_TEST(breaks_and_stops)
     rig_start(rig);
     rig_pass_us(rig, INTERVAL_US);
     rig_status(rig, rig_op(rig, OP_AUDIT), OP_OK);
-    saw(rig, SIGHT_OLD_HOLD, 2 * HOUR_MS, "a");
+    saw(rig, SUSPECT_OLD_HOLD, 2 * HOUR_MS, "a");
     inspected(rig, &ticket, 1);
     asked(rig, "a", 1);
     rig_stop(rig);
@@ -897,7 +898,7 @@ RIG_TEST(request_breaks_nothing, rig_asked())
 {
     struct op_ticket ticket = hold_of("broker-2", 9 * HOUR_MS);
 
-    saw(rig, SIGHT_OLD_HOLD, 9 * HOUR_MS, "a");
+    saw(rig, SUSPECT_OLD_HOLD, 9 * HOUR_MS, "a");
     inspected(rig, &ticket, 1);
     asked(rig, "a", 1);
     rig_expect(rig, 0, "1 ITEM kind=held name=a ~ ~ ~ ~ ~ ~ ~ ~");
@@ -908,7 +909,7 @@ RIG_TEST(request_breaks_nothing, rig_asked())
 START_TEST(hook)
 {
     struct rig *rig = rig_create();
-    struct op_sight sights[AUDIT_SIGHTS_MAX];
+    struct op_suspect suspects[AUDIT_SUSPECTS_MAX];
     struct op_ticket ticket = hold_of("broker-2", HOUR_MS);
 
     rig->settings.audit_limits = limits + 1;
@@ -918,14 +919,14 @@ START_TEST(hook)
     (void)rig_open(rig);
     rig_say(rig, 0, "1 AUDIT");
     rig_pass(rig, 2);
-    sights[0] =
-        (struct op_sight){.wrong = WRONG_RECORD, .name = TEXT("a b=\n")};
-    stepped(rig, sights, 1, 0);
+    suspects[0] =
+        (struct op_suspect){.wrong = WRONG_RECORD, .name = TEXT("a b=\n")};
+    stepped(rig, suspects, 1, 0);
     no_more_nodes(rig);
     ck_assert_uint_eq(rig->hooks, 0);
     rig_pass_us(rig, INTERVAL_US);
     rig_status(rig, rig_op(rig, OP_AUDIT), OP_OK);
-    stepped(rig, sights, 1, 1);
+    stepped(rig, suspects, 1, 1);
     ck_assert_uint_eq(rig->hooks, 1);
     ck_assert_str_eq(rig->hook,
         "HOLDFAST_LOCK=a%20b%3D%0A HOLDFAST_FINDING=senseless "
@@ -933,7 +934,7 @@ START_TEST(hook)
         "HOLDFAST_SESSION= HOLDFAST_BROKER= HOLDFAST_CLIENT= HOLDFAST_OWNER= "
         "HOLDFAST_NOTE= HOLDFAST_FENCE=0 HOLDFAST_BROKEN=0 ");
     rig_pass(rig, 2);
-    saw(rig, SIGHT_OLD_HOLD, HOUR_MS, "c");
+    saw(rig, SUSPECT_OLD_HOLD, HOUR_MS, "c");
     inspected(rig, &ticket, 1);
     asked(rig, "c", 1);
     ck_assert_uint_eq(rig->hooks, 2);
@@ -943,11 +944,11 @@ START_TEST(hook)
     rig_pass(rig, 2);
     rig_status(rig, rig_op(rig, OP_AUDIT), OP_OK);
     /* No more than so many a run. */
-    static const char names[AUDIT_SIGHTS_MAX + 1];
+    static const char names[AUDIT_SUSPECTS_MAX + 1];
     for (unsigned i = 0; i < 150; i++)
-        sights[i] = (struct op_sight){
+        suspects[i] = (struct op_suspect){
             .wrong = WRONG_RECORD, .name = text_make(names, 1 + i)};
-    stepped(rig, sights, 150, 0);
+    stepped(rig, suspects, 150, 0);
     ck_assert_uint_eq(rig->hooks, 100);
     rig_pass(rig, 2);
     log_keep(LOG_INFO);
@@ -978,7 +979,7 @@ rig_queues(void)
 
 /* The AUDIT that is to look at this lock of ours, and then at no other. */
 static void
-looks_here(struct rig *rig, const char *name)
+inspections_here(struct rig *rig, const char *name)
 {
     struct op_ticket ticket = hold_of("broker-1", 60000);
     struct op *op = rig->ops[rig->op_count - 1];
@@ -1004,7 +1005,7 @@ RIG_TEST(waits_here, rig_queues())
     rig->now_us += 60 * (uint64_t)SECOND_US;
     rig_wait(rig, 0, "4 LOCK c");
     rig_say(rig, 0, "5 AUDIT");
-    looks_here(rig, "b");
+    inspections_here(rig, "b");
     rig_expect(rig, 0, "5 ITEM kind=waiting name=b ~ ~ ~ waiters=2 ~ ~ ~");
 }
 
@@ -1026,7 +1027,7 @@ RIG_TEST(waits_here_reloaded, rig_queues())
     core_configure(rig->core, &rig->settings);
     rig->now_us += 60 * (uint64_t)SECOND_US;
     rig_say(rig, 0, "3 AUDIT");
-    looks_here(rig, "slow/a");
+    inspections_here(rig, "slow/a");
     rig_expect(rig, 0, "3 ITEM kind=waiting name=slow/a ~ ~ ~ ~ ~ ~ ~");
 }
 
@@ -1036,7 +1037,7 @@ START_TEST(waits_here_left_out)
     struct rig *rig = rig_queues();
     uint32_t looked = 0;
 
-    for (unsigned i = 0; i < AUDIT_SIGHTS_MAX + 3; i++) {
+    for (unsigned i = 0; i < AUDIT_SUSPECTS_MAX + 3; i++) {
         char line[40];
         unsigned session = i / 60;
         if (session == rig->session_count)
@@ -1051,7 +1052,7 @@ START_TEST(waits_here_left_out)
     for (; rig->op_count > 0; looked++)
         rig_status(rig, rig_op(rig, OP_INSPECT), OP_GONE);
     log_keep_no_more();
-    ck_assert_uint_eq(looked, AUDIT_SIGHTS_MAX);
+    ck_assert_uint_eq(looked, AUDIT_SUSPECTS_MAX);
     ck_assert_str_eq(
         log_kept(), "level=warn event=audit_left_out node=here records=3\n");
     rig_free(rig);

@@ -262,7 +262,7 @@ START_TEST(locks)
 
 END_TEST
 
-START_TEST(sights)
+START_TEST(suspects)
 {
     struct rig *rig = start();
     unsigned s = session_of(rig, "desk", '2');
@@ -1098,7 +1098,7 @@ core_auth_suite(void)
     tcase_add_test(cases, no_users);
     tcase_add_test(cases, words);
     tcase_add_test(cases, locks);
-    tcase_add_test(cases, sights);
+    tcase_add_test(cases, suspects);
     tcase_add_test(cases, lists);
     tcase_add_test(cases, memories);
     tcase_add_test(cases, kills);

@@ -1,6 +1,6 @@
 /*
- * Tests of daemon/core/feature/looks.c: the search for cycles reads records no
- * more often than it must, and leaves Redis time for all else.
+ * Tests of daemon/core/feature/inspections.c: the search for cycles reads
+ * records no more often than it must, and leaves Redis time for all else.
  */
 #include "tests/unit/core_stub.h"
 

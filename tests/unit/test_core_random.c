@@ -209,13 +209,13 @@ know(const struct op *op, uint64_t fence)
 static void
 fill_audit(struct op_audit *audit)
 {
-    static struct op_sight sights[LOCKS];
+    static struct op_suspect suspects[LOCKS];
 
-    audit->records = audit->sight_count = pick(LOCKS + 1);
-    audit->sights = sights;
+    audit->records = audit->suspect_count = pick(LOCKS + 1);
+    audit->suspects = suspects;
     audit->cursor = pick(2);
-    for (unsigned i = 0; i < audit->sight_count; i++)
-        sights[i] = (struct op_sight){
+    for (unsigned i = 0; i < audit->suspect_count; i++)
+        suspects[i] = (struct op_suspect){
             .flags = 1u << pick(3), .name = text_make("abcdef" + i, 1)};
 }
 

@@ -29,7 +29,7 @@ expect_cursor(const struct srig *rig, const char *cursor)
 }
 
 static char *
-put_sight(
+put_suspect(
     char *at, unsigned flags, unsigned wrong, double hold_ms, const char *name)
 {
     double wait_ms = 0;
@@ -45,22 +45,22 @@ put_sight(
 
 /* What the script says: 7 records, 3 holds, 2 waits, those sights. */
 static size_t
-answer(struct srig *rig, char *out, const char *cursor, unsigned sights)
+answer(struct srig *rig, char *out, const char *cursor, unsigned suspects)
 {
     char *at = out + srig_encode(rig, out, 1, RECORD_OK);
 
     at = srig_put(at, 7, 4);
     at = srig_put(at, 3, 4);
     at = srig_put(at, 2, 4);
-    at = srig_put(at, sights, 4);
+    at = srig_put(at, suspects, 4);
     at = srig_put(at, 1, 4);
     at = srig_put(at, strlen(cursor), 1);
     memcpy(at, cursor, strlen(cursor));
     at += strlen(cursor);
-    if (sights > 0)
-        at = put_sight(at, SIGHT_OLD_HOLD, WRONG_NOTHING, 90000, "a");
-    if (sights > 1)
-        at = put_sight(at, 0, WRONG_EXPIRY, 0, "another");
+    if (suspects > 0)
+        at = put_suspect(at, SUSPECT_OLD_HOLD, WRONG_NOTHING, 90000, "a");
+    if (suspects > 1)
+        at = put_suspect(at, 0, WRONG_EXPIRY, 0, "another");
     return (size_t)(at - out);
 }
 
@@ -95,11 +95,11 @@ SRIG_TEST(step, srig_single())
     ck_assert_uint_eq(audit->holds, 3);
     ck_assert_uint_eq(audit->waits, 2);
     ck_assert_uint_eq(audit->left, 1);
-    ck_assert_uint_eq(audit->sight_count, 2);
-    ck_assert_uint_eq(audit->sights[0].flags, SIGHT_OLD_HOLD);
-    ck_assert_uint_eq(audit->sights[0].hold_ms, 90000);
-    ck_assert_uint_eq(audit->sights[1].wrong, WRONG_EXPIRY);
-    ck_assert_uint_eq(audit->sights[1].name.len, 7);
+    ck_assert_uint_eq(audit->suspect_count, 2);
+    ck_assert_uint_eq(audit->suspects[0].flags, SUSPECT_OLD_HOLD);
+    ck_assert_uint_eq(audit->suspects[0].hold_ms, 90000);
+    ck_assert_uint_eq(audit->suspects[1].wrong, WRONG_EXPIRY);
+    ck_assert_uint_eq(audit->suspects[1].name.len, 7);
 }
 
 /* What is cut off, or is none, is no answer. */
@@ -189,8 +189,8 @@ SRIG_TEST(script_is_not_loaded, srig_single())
     srig_expect(rig, 0, "LOAD");
     srig_error(rig, 0, "NOPERM User me has no permissions");
     srig_sends(rig, 0, "");
-    ck_assert_uint_eq(rig->links[0].closes, 0);
-    ck_assert_int_eq(rig->store->links[0].state, LINK_READY);
+    ck_assert_uint_eq(rig->conns[0].closes, 0);
+    ck_assert_int_eq(rig->store->conns[0].state, CONN_READY);
     op = srig_op(rig, OP_RENEW, 0);
     srig_sends(rig, 0, "EVALSHA 1");
     srig_results(rig, 0, 1, RECORD_OK);

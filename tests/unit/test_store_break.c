@@ -180,7 +180,7 @@ SRIG_TEST(never_run, srig_single())
     op = srig_op(rig, OP_BREAK, 0);
     for (int i = 0; i < 600 && !srig_done(rig, op); i++) {
         srig_pass(rig, 10);
-        if (rig->links[0].connecting)
+        if (rig->conns[0].connecting)
             srig_lose(rig, 0);
     }
     srig_status(rig, op, OP_UNSENT);
@@ -191,7 +191,7 @@ SRIG_TEST(never_run, srig_single())
 static void
 publish(struct srig *rig, const struct resp *items, size_t count)
 {
-    srig_reply(rig, LINK_SUBSCRIBER,
+    srig_reply(rig, CONN_SUBSCRIBER,
         &(struct resp){.type = RESP_ARRAY, .item = items, .count = count});
 }
 
@@ -275,14 +275,14 @@ START_TEST(no_messages)
 
     for (int how = 0; how < 4; how++) {
         struct srig *rig = srig_single();
-        uint32_t closes = rig->links[LINK_SUBSCRIBER].closes;
+        uint32_t closes = rig->conns[CONN_SUBSCRIBER].closes;
         struct resp items[4];
         memcpy(items, words, sizeof(items));
         if (how == 1)
             items[0].text = TEXT("pmessage");
         publish(rig, items, how == 2 ? 2 : how == 3 ? 4 : 3);
         ck_assert_uint_eq(
-            rig->links[LINK_SUBSCRIBER].closes - closes, how == 0 ? 0 : 1);
+            rig->conns[CONN_SUBSCRIBER].closes - closes, how == 0 ? 0 : 1);
         ck_assert(!store_take_hint(rig->store, &hint));
         ck_assert(!store_take_news(rig->store, &news));
         srig_end(rig);
@@ -294,7 +294,7 @@ START_TEST(no_messages)
     items[2] = words[3];
     srig_reply(
         rig, 0, &(struct resp){.type = RESP_ARRAY, .item = items, .count = 3});
-    ck_assert_uint_eq(rig->links[0].closes, 1);
+    ck_assert_uint_eq(rig->conns[0].closes, 1);
     ck_assert(!store_take_news(rig->store, &news));
     srig_end(rig);
 }

@@ -775,10 +775,10 @@ SRIG_TEST(refused_for_now, srig_single())
     ck_assert_uint_eq(refusals, 2);
     refuses(rig, later[_i]);
     ck_assert_uint_eq(refusals, 3);
-    rig->store->links[0].fault.told_us = rig->now_us - 59000000;
+    rig->store->conns[0].fault.told_us = rig->now_us - 59000000;
     refuses(rig, later[_i]);
     ck_assert_uint_eq(refusals, 3);
-    rig->store->links[0].fault.told_us = rig->now_us - 60000000;
+    rig->store->conns[0].fault.told_us = rig->now_us - 60000000;
     refuses(rig, later[_i]);
     ck_assert_uint_eq(refusals, 4);
     log_init(NULL, LOG_ERROR);
@@ -1005,7 +1005,7 @@ SRIG_TEST(inspect, srig_single())
 SRIG_TEST(inspected_age, srig_single())
 {
     uint64_t since_us = srig_time_us(rig) - UINT64_C(7200000000);
-    struct link *link = &rig->store->links[0];
+    struct conn *conn = &rig->store->conns[0];
     char bytes[600];
 
     for (int i = 0; i < 2; i++) {
@@ -1028,8 +1028,8 @@ SRIG_TEST(inspected_age, srig_single())
         ck_assert_uint_eq(op->result.ticket_count, 1);
         ck_assert_uint_eq(
             op->result.tickets[0].age_ms, i == 0 ? 7200000 : 3600000);
-        link->rose_at_us = srig_time_us(rig);
-        link->risen_us = UINT64_C(3600000000);
+        conn->rose_at_us = srig_time_us(rig);
+        conn->risen_us = UINT64_C(3600000000);
     }
 }
 

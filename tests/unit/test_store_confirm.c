@@ -13,7 +13,7 @@
 Suite *store_confirm_suite(void);
 
 #define DATA 0
-#define WIT  LINK_WITNESS /* the first node's */
+#define WIT  CONN_WITNESS /* the first node's */
 
 /* INFO tells of so many, who have all that was written but for so many. */
 static void
@@ -37,7 +37,7 @@ begin(unsigned count, uint32_t wanted)
     replicas(rig, count, 0);
     srig_start(rig);
     srig_settle(rig);
-    ck_assert_int_eq(rig->links[WIT].open, 1);
+    ck_assert_int_eq(rig->conns[WIT].open, 1);
     return rig;
 }
 
@@ -311,8 +311,8 @@ STORE_TEST(another_replica, begin(2, 0))
     srig_history(rig, "master", 's', 'y', '0');
     srig_pass(rig, 3000);
     srig_settle(rig);
-    ck_assert_int_eq(rig->store->links[DATA].state, LINK_READY);
-    ck_assert_int_eq(rig->store->links[WIT].state, LINK_READY);
+    ck_assert_int_eq(rig->store->conns[DATA].state, CONN_READY);
+    ck_assert_int_eq(rig->store->conns[WIT].state, CONN_READY);
     ck_assert(!store_ready(rig->store));
     /* But when it has been a replica, those were another one's. */
     srig_history(rig, "slave", 's', 'y', '0');
@@ -340,8 +340,8 @@ SRIG_TEST(promoted, srig_create(STORE_CLUSTER, 2))
     srig_connect(rig, 1);
     srig_serve(rig, 1);
     srig_turn(rig);
-    ck_assert_int_eq(rig->store->links[1].state, LINK_READY);
-    ck_assert_int_eq(rig->store->links[WIT + 1].state, LINK_DOWN);
+    ck_assert_int_eq(rig->store->conns[1].state, CONN_READY);
+    ck_assert_int_eq(rig->store->conns[WIT + 1].state, CONN_DOWN);
     rig->map[0].port = 7001;
     route_want_map(rig->store);
     replicas(rig, 1, 0);
@@ -351,7 +351,7 @@ SRIG_TEST(promoted, srig_create(STORE_CLUSTER, 2))
         srig_settle(rig);
     }
     ck_assert_uint_eq(rig->store->slots[0], 1);
-    ck_assert_int_eq(rig->store->links[WIT + 1].state, LINK_READY);
+    ck_assert_int_eq(rig->store->conns[WIT + 1].state, CONN_READY);
 }
 
 /* Two with one address: nobody can tell who is missing. */
@@ -402,7 +402,7 @@ STORE_TEST(connections_lost, begin(1, 0))
     asks(rig, "1");
     srig_lose(rig, WIT);
     ck_assert(!srig_done(rig, op));
-    while (!rig->links[WIT].connecting)
+    while (!rig->conns[WIT].connecting)
         srig_pass(rig, 1);
     srig_connect(rig, WIT);
     srig_serve(rig, WIT);
@@ -418,9 +418,9 @@ STORE_TEST(connections_lost, begin(1, 0))
     srig_lose(rig, DATA);
     srig_status(rig, op, OP_UNKNOWN);
     ck_assert_uint_eq(op->answered_us, answered_us);
-    ck_assert_uint_eq(rig->links[WIT].closes, 0);
+    ck_assert_uint_eq(rig->conns[WIT].closes, 0);
     srig_turn(rig);
-    ck_assert_uint_eq(rig->links[WIT].closes, 1);
+    ck_assert_uint_eq(rig->conns[WIT].closes, 1);
     ck_assert(!store_ready(rig->store));
 }
 
@@ -624,7 +624,7 @@ STORE_TEST(another_process, begin(1, 0))
 
     srig_lose(rig, WIT);
     srig_history(rig, "master", 's', 'i', '0');
-    while (!rig->links[WIT].connecting)
+    while (!rig->conns[WIT].connecting)
         srig_pass(rig, 1);
     srig_connect(rig, WIT);
     srig_serve(rig, WIT);
@@ -641,7 +641,7 @@ SRIG_TEST(fenced_asks_nobody, srig_single())
     struct op *op = answered(rig, OP_ACQUIRE, RECORD_OK);
 
     srig_status(rig, op, OP_OK);
-    ck_assert_uint_eq(rig->links[WIT].connects, 0);
+    ck_assert_uint_eq(rig->conns[WIT].connects, 0);
     ck_assert_ptr_null(store_refusal(rig->store));
 }
 

@@ -95,9 +95,9 @@ START_TEST(handshake_refused)
     rig->info = info;
     for (unsigned i = 0; i < 400; i++) {
         srig_pass(rig, 500);
-        if (rig->links[0].connecting)
+        if (rig->conns[0].connecting)
             srig_connect(rig, 0);
-        if (!rig->links[0].open || strcmp(srig_next(rig, 0), "INFO") != 0)
+        if (!rig->conns[0].open || strcmp(srig_next(rig, 0), "INFO") != 0)
             continue;
         if (strchr(info, ':') == NULL)
             srig_error(rig, 0, info);
@@ -107,7 +107,7 @@ START_TEST(handshake_refused)
     srig_turn(rig);
     is_blamed(rig, 0, unfit[_i].reason);
     /* Now and then, not once, and not each time. */
-    ck_assert_uint_ge(rig->links[0].connects, 20);
+    ck_assert_uint_ge(rig->conns[0].connects, 20);
     ck_assert_uint_ge(log_kept_count("event=unready"), 3);
     ck_assert_uint_le(log_kept_count("event=unready"), 4);
     unsigned said = log_kept_count("event=redis_unfit") +
@@ -131,7 +131,7 @@ STORE_TEST(connection_lost, begin(STORE_SINGLE, 0))
     srig_settle(rig);
     is_ready(rig);
     ck_assert_uint_eq(log_kept_count("level=info event=ready"), 1);
-    rig->links[0].silent = true;
+    rig->conns[0].silent = true;
     srig_lose(rig, 0);
     srig_turn(rig);
     uint64_t since_us = rig->now_us;
@@ -146,7 +146,7 @@ STORE_TEST(connection_lost, begin(STORE_SINGLE, 0))
     ck_assert_uint_eq(log_kept_count("event=unready reason=silent"), 1);
     ck_assert_uint_eq(health_of(rig)->since_us, since_us);
     ck_assert_uint_eq(health_of(rig)->nodes[0].since_us, since_us);
-    rig->links[0].silent = false;
+    rig->conns[0].silent = false;
     for (int i = 0; i < 5; i++)
         srig_settle(rig);
     is_ready(rig);
@@ -329,7 +329,7 @@ STORE_TEST(slots_have_reasons, srig_cluster())
     const struct health *health = health_of(rig);
 
     is_ready(rig);
-    rig->links[1].silent = true;
+    rig->conns[1].silent = true;
     srig_lose(rig, 1);
     srig_turn(rig);
     is_blamed(rig, 1, HEALTH_CLOSED);
@@ -337,7 +337,7 @@ STORE_TEST(slots_have_reasons, srig_cluster())
     struct health_why why = health_why_slot(health, 5000);
     ck_assert_int_eq(why.reason, HEALTH_CLOSED);
     ck_assert_str_eq(why.node->name, "10.0.0.1:7001");
-    rig->links[1].silent = false;
+    rig->conns[1].silent = false;
     rig->map[1].last = 5001; /* nobody has the rest */
     for (int i = 0; i < 40; i++)
         srig_settle(rig);
@@ -351,7 +351,7 @@ STORE_TEST(a_majority_is_enough, srig_quorum(3))
 {
     is_ready(rig);
     for (uint32_t i = 0; i < 2; i++) {
-        rig->links[i].silent = true;
+        rig->conns[i].silent = true;
         srig_lose(rig, i);
         srig_turn(rig);
         if (i == 0)

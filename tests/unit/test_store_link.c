@@ -1,5 +1,5 @@
 /*
- * Tests of daemon/store/node/link.c: connections, from the greeting to the
+ * Tests of daemon/store/node/conn.c: connections, from the greeting to the
  * loss, and what becomes of operations then; hints.
  */
 #include "tests/unit/log_kept.h"
@@ -14,17 +14,17 @@ SRIG_TEST(greeting, srig_create(STORE_SINGLE, 1))
 {
     srig_credentials(rig);
     srig_start(rig);
-    ck_assert(rig->links[0].connecting);
-    ck_assert_str_eq(rig->links[0].host, "10.0.0.1");
-    ck_assert_uint_eq(rig->links[0].port, 7000);
+    ck_assert(rig->conns[0].connecting);
+    ck_assert_str_eq(rig->conns[0].host, "10.0.0.1");
+    ck_assert_uint_eq(rig->conns[0].port, 7000);
     srig_connect(rig, 0);
     srig_greet(rig, 0);
     /* Then, and only then, the one for hints. */
-    ck_assert(!rig->links[LINK_SUBSCRIBER].connecting);
+    ck_assert(!rig->conns[CONN_SUBSCRIBER].connecting);
     srig_turn(rig);
-    srig_connect(rig, LINK_SUBSCRIBER);
+    srig_connect(rig, CONN_SUBSCRIBER);
     ck_assert(!store_take_unheard(rig->store));
-    srig_serve(rig, LINK_SUBSCRIBER);
+    srig_serve(rig, CONN_SUBSCRIBER);
     ck_assert(store_take_unheard(rig->store));
     ck_assert(!store_take_unheard(rig->store));
 }
@@ -37,13 +37,13 @@ SRIG_TEST(greeting_refused, srig_create(STORE_SINGLE, 1))
     memcpy(rig->settings.password, "secret", 7);
     srig_start(rig);
     for (unsigned i = 0; i < 3; i++) {
-        ck_assert_uint_eq(rig->links[0].connects, i + 1);
+        ck_assert_uint_eq(rig->conns[0].connects, i + 1);
         srig_connect(rig, 0);
         srig_expect(rig, 0, "AUTH secret");
         srig_error(rig, 0, errors[i]);
         srig_turn(rig);
-        ck_assert_uint_eq(rig->links[0].closes, i + 1);
-        while (!rig->links[0].connecting)
+        ck_assert_uint_eq(rig->conns[0].closes, i + 1);
+        while (!rig->conns[0].connecting)
             srig_pass(rig, 1);
     }
     /* What comes of it later is not heard. */
@@ -56,15 +56,15 @@ SRIG_TEST(hints_are_refused, srig_create(STORE_SINGLE, 1))
     log_keep(LOG_WARN);
     srig_start(rig);
     srig_settle(rig);
-    srig_lose(rig, LINK_SUBSCRIBER);
+    srig_lose(rig, CONN_SUBSCRIBER);
     srig_turn(rig);
     ck_assert_uint_eq(log_kept_count("event=redis_link_lost "
                                      "node=10.0.0.1:7000 use=hints why="),
         1);
-    while (!rig->links[LINK_SUBSCRIBER].connecting)
+    while (!rig->conns[CONN_SUBSCRIBER].connecting)
         srig_pass(rig, 1);
-    srig_connect(rig, LINK_SUBSCRIBER);
-    srig_error(rig, LINK_SUBSCRIBER, "-NOPERM no");
+    srig_connect(rig, CONN_SUBSCRIBER);
+    srig_error(rig, CONN_SUBSCRIBER, "-NOPERM no");
     srig_turn(rig);
     ck_assert_uint_eq(log_kept_count("event=redis_refuses "
                                      "node=10.0.0.1:7000 use=hints command="),
@@ -103,7 +103,7 @@ SRIG_TEST(scripts_refused, srig_create(STORE_SINGLE, 1))
     srig_expect(rig, 0, "LOAD");
     srig_error(rig, 0, "NOPERM no");
     srig_turn(rig);
-    ck_assert_uint_eq(rig->links[0].closes, 1);
+    ck_assert_uint_eq(rig->conns[0].closes, 1);
     ck_assert(!store_ready(rig->store));
 }
 
@@ -117,7 +117,7 @@ SRIG_TEST(scripts_refused_later, srig_single())
     srig_sends(rig, 0, "LOAD");
     srig_error(rig, 0, "NOPERM no");
     srig_turn(rig);
-    ck_assert_uint_eq(rig->links[0].closes, 1);
+    ck_assert_uint_eq(rig->conns[0].closes, 1);
     ck_assert(!store_ready(rig->store));
     srig_status(rig, op, OP_UNKNOWN); /* it was asked again behind that */
 }
@@ -139,7 +139,7 @@ SRIG_TEST(unfit_server, srig_create(STORE_SINGLE, 1))
     srig_start(rig);
     srig_connect(rig, 0);
     srig_exchange(rig, 0, "INFO");
-    ck_assert_uint_eq(rig->links[0].closes, 1);
+    ck_assert_uint_eq(rig->conns[0].closes, 1);
     ck_assert(!store_ready(rig->store));
 }
 
@@ -150,7 +150,7 @@ SRIG_TEST(greeting_of_garbage, srig_create(STORE_SINGLE, 1))
     srig_connect(rig, 0);
     srig_expect(rig, 0, "INFO");
     srig_reply(rig, 0, &(struct resp){.type = RESP_INTEGER});
-    ck_assert_uint_eq(rig->links[0].closes, 1);
+    ck_assert_uint_eq(rig->conns[0].closes, 1);
     srig_pass(rig, 2000);
     srig_connect(rig, 0);
     srig_exchange(rig, 0, "INFO");
@@ -168,19 +168,19 @@ SRIG_TEST(backoff_and_timeouts, srig_create(STORE_SINGLE, 1))
 
     srig_start(rig);
     for (unsigned i = 0; i < 12; i++) {
-        ck_assert(rig->links[0].connecting);
-        uint32_t connects = rig->links[0].connects;
+        ck_assert(rig->conns[0].connecting);
+        uint32_t connects = rig->conns[0].connects;
         if (i % 2 == 0) {
             /* Nobody answers. */
             srig_pass(rig, 999);
-            ck_assert(rig->links[0].connecting);
+            ck_assert(rig->conns[0].connecting);
             srig_pass(rig, 1);
-            ck_assert(!rig->links[0].connecting);
+            ck_assert(!rig->conns[0].connecting);
         } else {
             srig_lose(rig, 0);
         }
         uint64_t lost_us = rig->now_us;
-        while (rig->links[0].connects == connects)
+        while (rig->conns[0].connects == connects)
             srig_pass(rig, 1);
         uint64_t pause_us = rig->now_us - lost_us;
         ck_assert_uint_ge(pause_us, least - 1000);
@@ -191,7 +191,7 @@ SRIG_TEST(backoff_and_timeouts, srig_create(STORE_SINGLE, 1))
     /* Once it was well the next pause is short. */
     srig_lose(rig, 0);
     srig_pass(rig, 77);
-    ck_assert(rig->links[0].connecting);
+    ck_assert(rig->conns[0].connecting);
 }
 
 SRIG_TEST(greeting_takes_too_long, srig_create(STORE_SINGLE, 1))
@@ -199,14 +199,14 @@ SRIG_TEST(greeting_takes_too_long, srig_create(STORE_SINGLE, 1))
     srig_start(rig);
     srig_connect(rig, 0);
     srig_pass(rig, 1999);
-    ck_assert_uint_eq(rig->links[0].closes, 0);
+    ck_assert_uint_eq(rig->conns[0].closes, 0);
     srig_pass(rig, 2);
-    ck_assert_uint_eq(rig->links[0].closes, 1);
+    ck_assert_uint_eq(rig->conns[0].closes, 1);
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_timeouts), 1);
 }
 
 /* What was sent is unknown; what was not is sent on the next connection. */
-SRIG_TEST(link_lost_with_operations, srig_single())
+SRIG_TEST(conn_lost_with_operations, srig_single())
 {
     struct op *ops = srig_in_flight(rig, 0, 12);
 
@@ -234,7 +234,7 @@ SRIG_TEST(given_up_without_a_connection, srig_single())
     srig_status(rig, now, OP_UNSENT);
     while (rig->now_us + 2000 < end_us) {
         srig_pass(rig, 1);
-        if (rig->links[0].connecting)
+        if (rig->conns[0].connecting)
             srig_lose(rig, 0);
     }
     ck_assert(!srig_done(rig, op));
@@ -280,7 +280,7 @@ SRIG_TEST(command_timeout, srig_single())
     ck_assert(!srig_done(rig, op));
     srig_pass(rig, 2);
     srig_status(rig, op, OP_UNKNOWN);
-    ck_assert_uint_eq(rig->links[0].closes, 1);
+    ck_assert_uint_eq(rig->conns[0].closes, 1);
     /* Its late answer is nobody's. */
     srig_results(rig, 0, 1, RECORD_OK);
 }
@@ -322,7 +322,7 @@ SRIG_TEST(late_answer_counts, patient_rig())
     srig_expect(rig, 0, "EVALSHA 1");
     srig_results(rig, 0, 1, RECORD_OK);
     srig_status(rig, next, OP_OK);
-    ck_assert_uint_eq(rig->links[0].closes, 0);
+    ck_assert_uint_eq(rig->conns[0].closes, 0);
 }
 
 /* Whoever asked is told in time that nobody knows, and no later than the end of
@@ -355,7 +355,7 @@ SRIG_TEST(late_call_given_back, patient_rig())
     srig_expect(rig, 0, "EVALSHA 1");
     srig_results(rig, 0, 1, RECORD_OK);
     srig_status(rig, next, OP_OK);
-    ck_assert_uint_eq(rig->links[0].closes, 0);
+    ck_assert_uint_eq(rig->conns[0].closes, 0);
 }
 
 SRIG_TEST(silent_link_given_up, patient_rig())
@@ -369,7 +369,7 @@ SRIG_TEST(silent_link_given_up, patient_rig())
     ck_assert(!srig_done(rig, op));
     srig_pass(rig, 2);
     srig_status(rig, op, OP_UNKNOWN);
-    ck_assert_uint_eq(rig->links[0].closes, 1);
+    ck_assert_uint_eq(rig->conns[0].closes, 1);
 }
 
 /* Each greeting that is too slow leaves the next one twice the time. */
@@ -379,11 +379,11 @@ SRIG_TEST(greetings_take_longer, patient_rig())
     for (uint64_t ms = 2000; ms <= 8000; ms *= 2) {
         srig_pass(rig, 1000);
         srig_connect(rig, 0);
-        rig->links[0].closes = 0;
+        rig->conns[0].closes = 0;
         srig_pass(rig, ms - 1);
-        ck_assert_uint_eq(rig->links[0].closes, 0);
+        ck_assert_uint_eq(rig->conns[0].closes, 0);
         srig_pass(rig, 2);
-        ck_assert_uint_eq(rig->links[0].closes, 1);
+        ck_assert_uint_eq(rig->conns[0].closes, 1);
     }
     srig_pass(rig, 1000);
     srig_connect(rig, 0);
@@ -399,7 +399,7 @@ START_TEST(becomes_a_replica)
     static const char readonly[] =
         "READONLY You can't write against a read only replica.";
     bool quorum = _i >= 3;
-    uint32_t hints = quorum ? LINK_WITNESS : LINK_SUBSCRIBER;
+    uint32_t hints = quorum ? CONN_WITNESS : CONN_SUBSCRIBER;
     struct srig *rig =
         srig_create(quorum ? STORE_QUORUM : STORE_SINGLE, quorum ? 3 : 1);
 
@@ -412,24 +412,24 @@ START_TEST(becomes_a_replica)
         srig_error(rig, 0, readonly);
         break;
     case 1:
-        rig->store->links[0].mark_us = rig->now_us;
+        rig->store->conns[0].mark_us = rig->now_us;
         srig_turn(rig);
         ck_assert_ptr_nonnull(strstr(srig_next(rig, 0), "SET "));
         srig_error(rig, 0, readonly);
         break;
     default:
-        rig->store->links[0].ids_wanted = true;
+        rig->store->conns[0].ids_wanted = true;
         srig_sends(rig, 0, "INFO replication");
         srig_history(rig, "slave", 'r', 'k', 'i');
         srig_answer(rig, 0);
     }
     srig_turn(rig);
-    ck_assert_uint_eq(rig->links[0].closes, 1);
-    ck_assert_uint_eq(rig->links[hints].closes, 1);
+    ck_assert_uint_eq(rig->conns[0].closes, 1);
+    ck_assert_uint_eq(rig->conns[hints].closes, 1);
     ck_assert_int_eq(store_health(rig->store)->nodes[0].reason, HEALTH_REPLICA);
-    rig->links[0].connects = 0;
+    rig->conns[0].connects = 0;
     srig_pass(rig, 200);
-    ck_assert_uint_eq(rig->links[0].connects, 1);
+    ck_assert_uint_eq(rig->conns[0].connects, 1);
     srig_end(rig);
 }
 
@@ -473,14 +473,14 @@ SRIG_TEST(closed_when_asked, srig_single())
 /* Where a connection was closed that was idle, the next one is used sooner. */
 SRIG_TEST(closed_when_idle, srig_single())
 {
-    rig->store->links[0].spoke_us = rig->now_us;
+    rig->store->conns[0].spoke_us = rig->now_us;
     srig_pass(rig, 1000);
     srig_expect(rig, 0, "");
     srig_lose(rig, 0);
     srig_pass(rig, 100);
     srig_connect(rig, 0);
     srig_serve(rig, 0);
-    rig->store->links[0].mark_us = WHEEL_NEVER;
+    rig->store->conns[0].mark_us = WHEEL_NEVER;
     srig_pass(rig, 450);
     srig_expect(rig, 0, "");
     srig_pass(rig, 100);
@@ -547,7 +547,7 @@ SRIG_TEST(pings_when_idle, srig_single())
     srig_expect(rig, 0, "TIME");
     srig_expect(rig, 0, "");
     srig_pass(rig, 2001);
-    ck_assert_uint_eq(rig->links[0].closes, 1);
+    ck_assert_uint_eq(rig->conns[0].closes, 1);
 }
 
 /* What the header of a call on one lock says that TIME will be. */
@@ -581,14 +581,14 @@ SRIG_TEST(clock_steps_while_idle, srig_single())
 SRIG_TEST(reply_to_nothing, srig_single())
 {
     srig_error(rig, 0, "-ERR what");
-    ck_assert_uint_eq(rig->links[0].closes, 1);
+    ck_assert_uint_eq(rig->conns[0].closes, 1);
     ck_assert(!store_ready(rig->store));
 }
 
 static void
 publish(struct srig *rig, const char *payload, size_t len)
 {
-    srig_message(rig, LINK_SUBSCRIBER, "holdfast/broker/broker-1",
+    srig_message(rig, CONN_SUBSCRIBER, "holdfast/broker/broker-1",
         text_make(payload, len));
 }
 
@@ -634,7 +634,7 @@ SRIG_TEST(hints, srig_single())
     ck_assert_uint_eq(hint.fence, 0);
     ck_assert(!store_take_hint(rig->store, &hint));
     /* And while nobody listened. */
-    srig_lose(rig, LINK_SUBSCRIBER);
+    srig_lose(rig, CONN_SUBSCRIBER);
     ck_assert(!store_take_unheard(rig->store));
     srig_settle(rig);
     ck_assert(store_take_unheard(rig->store));
@@ -689,24 +689,24 @@ SRIG_TEST(news, srig_single())
 /* One channel for this broker, one for all that watch; both must be had. */
 SRIG_TEST(subscribe_refused, srig_single())
 {
-    srig_lose(rig, LINK_SUBSCRIBER);
+    srig_lose(rig, CONN_SUBSCRIBER);
     srig_pass(rig, 100);
-    srig_connect(rig, LINK_SUBSCRIBER);
+    srig_connect(rig, CONN_SUBSCRIBER);
     (void)store_take_unheard(rig->store);
-    while (strncmp(srig_next(rig, LINK_SUBSCRIBER), "SUBSCRIBE", 9) != 0)
-        srig_answer(rig, LINK_SUBSCRIBER);
+    while (strncmp(srig_next(rig, CONN_SUBSCRIBER), "SUBSCRIBE", 9) != 0)
+        srig_answer(rig, CONN_SUBSCRIBER);
     ck_assert(text_equal(rig->words[1], TEXT("holdfast/broker/watch")));
     if (_i == 1) {
-        srig_answer(rig, LINK_SUBSCRIBER);
+        srig_answer(rig, CONN_SUBSCRIBER);
         ck_assert(!store_take_unheard(rig->store));
-        srig_expect(rig, LINK_SUBSCRIBER, "SUBSCRIBE holdfast/broker/broker-1");
+        srig_expect(rig, CONN_SUBSCRIBER, "SUBSCRIBE holdfast/broker/broker-1");
     }
-    srig_error(rig, LINK_SUBSCRIBER, "-NOPERM no");
-    ck_assert_uint_eq(rig->links[LINK_SUBSCRIBER].closes, 1);
+    srig_error(rig, CONN_SUBSCRIBER, "-NOPERM no");
+    ck_assert_uint_eq(rig->conns[CONN_SUBSCRIBER].closes, 1);
     /* Without a node to ask there is nobody to subscribe at. */
     srig_lose(rig, 0);
     srig_pass(rig, 5000);
-    ck_assert(!rig->links[LINK_SUBSCRIBER].connecting);
+    ck_assert(!rig->conns[CONN_SUBSCRIBER].connecting);
 }
 
 Suite *
@@ -726,7 +726,7 @@ store_link_suite(void)
     tcase_add_test(tests, greeting_of_garbage);
     tcase_add_test(tests, backoff_and_timeouts);
     tcase_add_test(tests, greeting_takes_too_long);
-    tcase_add_test(tests, link_lost_with_operations);
+    tcase_add_test(tests, conn_lost_with_operations);
     tcase_add_test(tests, given_up_without_a_connection);
     tcase_add_test(tests, command_timeout);
     tcase_add_test(tests, late_answer_counts);

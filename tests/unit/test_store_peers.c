@@ -60,10 +60,10 @@ static void
 pass(struct srig *rig, unsigned ms)
 {
     for (unsigned i = 0; i < ms; i += 50) {
-        for (uint32_t link = 0; link < LINK_COUNT; link++) {
-            if (rig->links[link].connecting)
+        for (uint32_t link = 0; link < CONN_COUNT; link++) {
+            if (rig->conns[link].connecting)
                 srig_connect(rig, link);
-            if (rig->links[link].open)
+            if (rig->conns[link].open)
                 serve(rig, link);
         }
         srig_pass(rig, 50);
@@ -160,7 +160,7 @@ settles(struct srig *rig, char run)
     rig->marker[0] = '\0';
     srig_lose(rig, 0);
     pass(rig, 300);
-    while (!rig->store->links[0].settled) {
+    while (!rig->store->conns[0].settled) {
         ck_assert_uint_lt(ms, 60000);
         pass(rig, 100);
         ms += 100;

@@ -225,11 +225,11 @@ waits(struct srig *rig, uint64_t request)
 static void
 back(struct srig *rig, uint32_t node)
 {
-    for (int ms = 0; ms < 3000 && !rig->links[node].connecting; ms++)
+    for (int ms = 0; ms < 3000 && !rig->conns[node].connecting; ms++)
         srig_pass(rig, 1);
     srig_connect(rig, node);
     srig_serve(rig, node);
-    ck_assert_int_eq(rig->store->links[node].state, LINK_READY);
+    ck_assert_int_eq(rig->store->conns[node].state, CONN_READY);
     srig_turn(rig);
 }
 
@@ -298,7 +298,7 @@ SRIG_TEST(another_name, srig_create(STORE_QUORUM, NODES))
     srig_settle(rig);
     unsigned ready = 0;
     for (uint32_t i = 0; i < NODES; i++)
-        ready += rig->store->links[i].state == LINK_READY;
+        ready += rig->store->conns[i].state == CONN_READY;
     ck_assert_uint_eq(ready, 1);
     ck_assert(!store_ready(rig->store));
     rig->one_run = 0;
@@ -310,7 +310,7 @@ SRIG_TEST(another_name, srig_create(STORE_QUORUM, NODES))
 static void
 connects_again(struct srig *rig, uint32_t node)
 {
-    for (unsigned i = 0; i < 100 && !rig->links[node].connecting; i++)
+    for (unsigned i = 0; i < 100 && !rig->conns[node].connecting; i++)
         srig_pass(rig, 50);
     srig_connect(rig, node);
 }
@@ -321,16 +321,16 @@ SRIG_TEST(another_name_is_dark, srig_create(STORE_QUORUM, NODES))
     rig->one_run = 3;
     srig_start(rig);
     srig_settle(rig);
-    ck_assert(rig->store->links[0].state == LINK_READY);
+    ck_assert(rig->store->conns[0].state == CONN_READY);
     srig_lose(rig, 0);
     connects_again(rig, 1);
     srig_serve(rig, 1);
-    ck_assert(rig->store->links[1].state == LINK_READY);
+    ck_assert(rig->store->conns[1].state == CONN_READY);
     connects_again(rig, 0);
     srig_exchange(rig, 0, "INFO");
-    ck_assert(rig->store->links[0].state == LINK_DOWN);
-    ck_assert_int_eq(rig->store->links[0].fault.reason, HEALTH_SAME_NODE);
-    ck_assert_str_eq(rig->store->links[0].fault.said, "");
+    ck_assert(rig->store->conns[0].state == CONN_DOWN);
+    ck_assert_int_eq(rig->store->conns[0].fault.reason, HEALTH_SAME_NODE);
+    ck_assert_str_eq(rig->store->conns[0].fault.said, "");
 }
 
 /* The node that was asked last has the least of it, or the most. */
@@ -953,7 +953,7 @@ static void
 changed(struct srig *rig, uint32_t node, const char *what)
 {
     srig_message(
-        rig, LINK_WITNESS + node, "holdfast/broker/watch", text_from(what));
+        rig, CONN_WITNESS + node, "holdfast/broker/watch", text_from(what));
 }
 
 SRIG_TEST(woken, srig_quorum(NODES))
@@ -1161,7 +1161,7 @@ SRIG_TEST(moved_hint, srig_quorum(NODES))
     memcpy(said + 1, &try, 8);
     memcpy(said + 9, "\2\0\0", 4);
     srig_message(
-        rig, LINK_WITNESS + 1, "holdfast/broker/broker-1", text_make(said, 13));
+        rig, CONN_WITNESS + 1, "holdfast/broker/broker-1", text_make(said, 13));
     ck_assert(store_take_news(rig->store, &news));
     ck_assert_uint_eq(news.len, 13);
     ck_assert_mem_eq(news.at + 1, &request, 8);
@@ -1178,7 +1178,7 @@ SRIG_TEST(broken_hint, srig_quorum(NODES))
 
     memcpy(said + 1, &try, 8);
     memcpy(said + 9, &fence, 8);
-    srig_message(rig, LINK_WITNESS + 1, "holdfast/broker/broker-1",
+    srig_message(rig, CONN_WITNESS + 1, "holdfast/broker/broker-1",
         text_make(said, sizeof(said)));
     ck_assert(store_take_hint(rig->store, &hint));
     ck_assert(hint.broken);

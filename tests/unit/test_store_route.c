@@ -25,11 +25,11 @@ refresh(struct srig *rig)
 }
 
 static uint32_t
-link_of_port(const struct srig *rig, uint16_t port)
+conn_of_port(const struct srig *rig, uint16_t port)
 {
-    for (uint32_t i = 0; i < LINK_SUBSCRIBER; i++)
-        if (rig->links[i].port == port &&
-            (rig->links[i].connecting || rig->links[i].open))
+    for (uint32_t i = 0; i < CONN_SUBSCRIBER; i++)
+        if (rig->conns[i].port == port &&
+            (rig->conns[i].connecting || rig->conns[i].open))
             return i;
     ck_abort_msg("no link to port %u", port);
     return 0;
@@ -60,8 +60,8 @@ SRIG_TEST(map_without_hosts, srig_create(STORE_CLUSTER, 1))
     srig_start(rig);
     srig_settle(rig);
     ck_assert(store_ready(rig->store));
-    ck_assert_str_eq(rig->links[1].host, "10.0.0.1");
-    ck_assert_uint_eq(rig->links[1].port, 7001);
+    ck_assert_str_eq(rig->conns[1].host, "10.0.0.1");
+    ck_assert_uint_eq(rig->conns[1].port, 7001);
 }
 
 static const struct srig_range malformed[] = {
@@ -84,7 +84,7 @@ SRIG_TEST(malformed_map, srig_cluster())
         srig_pass(rig, 50);
         for (uint32_t link = 0; link < 3; link++)
             srig_serve(rig, link);
-        srig_serve(rig, LINK_SUBSCRIBER);
+        srig_serve(rig, CONN_SUBSCRIBER);
     }
     uint64_t asked = srig_count(rig, COUNTER_redis_map_refreshes) - before;
     ck_assert_uint_ge(asked, 4);
@@ -106,9 +106,9 @@ SRIG_TEST(odd_host, srig_cluster())
     rig->map[2].host = "a b=\"\n\xff";
     log_keep(LOG_DEBUG);
     refresh(rig);
-    rig->links[3].connecting = false;
+    rig->conns[3].connecting = false;
     rig->now_us += 1000;
-    store_closed(rig->store, (struct store_link){3, rig->links[3].serial},
+    store_closed(rig->store, (struct store_conn){3, rig->conns[3].serial},
         rig->now_us, HEALTH_REFUSED, "refused");
     ck_assert_uint_eq(
         log_kept_count("event=redis_link_lost node=a?b????:7002 why="), 1);
@@ -158,7 +158,7 @@ SRIG_TEST(map_without_an_address, srig_cluster())
         srig_pass(rig, 50);
         for (uint32_t link = 0; link < 3; link++)
             srig_serve(rig, link);
-        srig_serve(rig, LINK_SUBSCRIBER);
+        srig_serve(rig, CONN_SUBSCRIBER);
     }
     uint64_t asked = srig_count(rig, COUNTER_redis_map_refreshes) - before;
     ck_assert_uint_ge(asked, 4);
@@ -179,12 +179,12 @@ serve_with_stranger(struct srig *rig)
         rig->map_count = strange ? 1 : 3;
         if (strange)
             rig->map[0] = (struct srig_range){0, 16383, "10.0.0.1", 7001};
-        if (rig->links[link].connecting && !rig->links[link].silent)
+        if (rig->conns[link].connecting && !rig->conns[link].silent)
             srig_connect(rig, link);
         srig_serve(rig, link);
         rig->map[0] = own;
     }
-    srig_serve(rig, LINK_SUBSCRIBER);
+    srig_serve(rig, CONN_SUBSCRIBER);
 }
 
 /* Its map is none of ours, nor is it asked for its slots; until nobody has told
@@ -199,16 +199,16 @@ SRIG_TEST(map_of_another_cluster, srig_cluster())
         ck_assert_uint_eq(rig->store->slots[5000], 1);
         ck_assert_uint_eq(rig->store->slots[16383], 2);
     }
-    ck_assert_uint_gt(rig->links[1].closes, 3);
-    ck_assert_int_eq(rig->store->links[1].fault.reason, HEALTH_OTHER_CLUSTER);
+    ck_assert_uint_gt(rig->conns[1].closes, 3);
+    ck_assert_int_eq(rig->store->conns[1].fault.reason, HEALTH_OTHER_CLUSTER);
     ck_assert_uint_eq(log_kept_count("event=redis_unfit node=10.0.0.1:7001 "
                                      "reason=other_cluster"),
         1);
     (void)srig_op(rig, OP_ACQUIRE, 5001);
     srig_turn(rig);
-    ck_assert_int_ne(rig->store->links[1].state, LINK_READY);
-    rig->links[0].silent = true;
-    rig->links[2].silent = true;
+    ck_assert_int_ne(rig->store->conns[1].state, CONN_READY);
+    rig->conns[0].silent = true;
+    rig->conns[2].silent = true;
     for (int i = 0; i < 200; i++)
         serve_with_stranger(rig);
     ck_assert_uint_eq(rig->store->slots[0], 1);
@@ -246,7 +246,7 @@ SRIG_TEST(no_map, srig_cluster())
                     } else {
                         srig_answer(rig, link);
                     }
-            srig_serve(rig, LINK_SUBSCRIBER);
+            srig_serve(rig, CONN_SUBSCRIBER);
         }
     }
     ck_assert_uint_eq(log_kept_count("event=redis_map_unusable node="), 1);
@@ -265,7 +265,7 @@ SRIG_TEST(map_now_and_then, srig_cluster())
         srig_pass(rig, 50);
         for (uint32_t link = 0; link < 3; link++)
             srig_serve(rig, link);
-        srig_serve(rig, LINK_SUBSCRIBER);
+        srig_serve(rig, CONN_SUBSCRIBER);
         if (i == 190)
             ck_assert_uint_eq(
                 srig_count(rig, COUNTER_redis_map_refreshes), before);
@@ -326,8 +326,8 @@ SRIG_TEST(moved_to_an_unknown_node, srig_cluster())
     srig_sends(rig, 0, "EVALSHA 1");
     srig_error(rig, 0, unknown_nodes[_i].error);
     srig_turn(rig);
-    uint32_t link = link_of_port(rig, unknown_nodes[_i].port);
-    ck_assert_str_eq(rig->links[link].host, unknown_nodes[_i].host);
+    uint32_t link = conn_of_port(rig, unknown_nodes[_i].port);
+    ck_assert_str_eq(rig->conns[link].host, unknown_nodes[_i].host);
     srig_connect(rig, link);
     srig_serve(rig, link);
     srig_turn(rig);
@@ -442,7 +442,7 @@ SRIG_TEST(ask_to_the_dead, srig_cluster())
     srig_sends(rig, 0, "EVALSHA 1");
     srig_error(rig, 0, "ASK 7 10.0.0.9:7009");
     srig_turn(rig);
-    srig_lose(rig, link_of_port(rig, 7009));
+    srig_lose(rig, conn_of_port(rig, 7009));
     srig_pass(rig, 80);
     while (srig_next(rig, 0)[0] == 'C')
         srig_answer(rig, 0);
@@ -474,10 +474,10 @@ SRIG_TEST(tryagain, srig_cluster())
 static void
 answer_all(struct srig *rig)
 {
-    for (uint32_t link = 1; link < LINK_COUNT; link++) {
-        if (rig->links[link].connecting)
+    for (uint32_t link = 1; link < CONN_COUNT; link++) {
+        if (rig->conns[link].connecting)
             srig_connect(rig, link);
-        while (rig->links[link].open && srig_next(rig, link)[0] != '\0')
+        while (rig->conns[link].open && srig_next(rig, link)[0] != '\0')
             if (rig->words[0].at[0] == 'E')
                 srig_results(rig, link, 1, RECORD_OK);
             else
@@ -516,7 +516,7 @@ SRIG_TEST(slot_of_nobody, srig_cluster())
         srig_pass(rig, 10);
         for (uint32_t link = 0; link < 3; link++)
             srig_serve(rig, link);
-        srig_serve(rig, LINK_SUBSCRIBER);
+        srig_serve(rig, CONN_SUBSCRIBER);
     }
     srig_status(rig, op, OP_UNSENT);
     ck_assert_uint_le(rig->now_us, op->deadline_us + 20000);
@@ -539,8 +539,8 @@ times_asked(struct srig *rig, uint32_t node, int refreshes)
         for (int step = 0; step < 20; step++) {
             const char *command;
             srig_pass(rig, 10);
-            for (uint32_t link = 0; link < LINK_COUNT; link++)
-                while (rig->links[link].open &&
+            for (uint32_t link = 0; link < CONN_COUNT; link++)
+                while (rig->conns[link].open &&
                        (command = srig_next(rig, link))[0] != '\0') {
                     asked +=
                         link == node && strcmp(command, "CLUSTER SLOTS") == 0;
@@ -569,7 +569,7 @@ SRIG_TEST(map_of_who_has_slots, srig_create(STORE_CLUSTER, 3))
     (void)times_asked(rig, 2, 3);
     ck_assert_uint_eq(times_asked(rig, 2, 6), 0);
     for (uint32_t link = 0; link < 2; link++) {
-        rig->links[link].silent = true;
+        rig->conns[link].silent = true;
         srig_lose(rig, link);
     }
     ck_assert_uint_gt(times_asked(rig, 2, 6), 0);
@@ -578,7 +578,7 @@ SRIG_TEST(map_of_who_has_slots, srig_create(STORE_CLUSTER, 3))
 /* Hints come from a node of the cluster, also where a seed has left it. */
 SRIG_TEST(subscriber_moves, srig_cluster())
 {
-    struct srig_link *subscriber = &rig->links[LINK_SUBSCRIBER];
+    struct srig_conn *subscriber = &rig->conns[CONN_SUBSCRIBER];
 
     ck_assert_uint_eq(subscriber->port, 7000);
     rig->map[0].port = 7001;
@@ -597,18 +597,18 @@ SRIG_TEST(subscriber_moves, srig_cluster())
  * connection, until one can. */
 SRIG_TEST(subscriber_stays, srig_create(STORE_CLUSTER, 1))
 {
-    struct srig_link *subscriber = &rig->links[LINK_SUBSCRIBER];
+    struct srig_conn *subscriber = &rig->conns[CONN_SUBSCRIBER];
 
     rig->map_count = 1;
     rig->map[0] = (struct srig_range){0, 16383, "10.0.0.1", 7001};
-    rig->links[1].silent = true;
+    rig->conns[1].silent = true;
     srig_start(rig);
     for (int i = 0; i < 20; i++)
         refresh(rig);
     ck_assert_uint_eq(subscriber->port, 7000);
     ck_assert_uint_eq(subscriber->connects, 1);
     ck_assert(subscriber->open);
-    rig->links[1].silent = false;
+    rig->conns[1].silent = false;
     srig_settle(rig);
     srig_pass(rig, 100);
     srig_settle(rig);
@@ -621,18 +621,18 @@ SRIG_TEST(nodes_retire, srig_cluster())
 {
     rig->map[0].port = 7009;
     refresh(rig);
-    uint32_t link = link_of_port(rig, 7009);
-    ck_assert(rig->links[link].open);
-    ck_assert(rig->links[0].open);
+    uint32_t link = conn_of_port(rig, 7009);
+    ck_assert(rig->conns[link].open);
+    ck_assert(rig->conns[0].open);
     rig->map[0].port = 7000;
     for (int i = 0; i < 3; i++)
         refresh(rig);
-    ck_assert(!rig->links[link].open);
-    ck_assert(rig->links[0].open);
+    ck_assert(!rig->conns[link].open);
+    ck_assert(rig->conns[0].open);
     /* Its place is used again. */
     rig->map[0].port = 7010;
     refresh(rig);
-    ck_assert_uint_eq(link_of_port(rig, 7010), link);
+    ck_assert_uint_eq(conn_of_port(rig, 7010), link);
 }
 
 /* --- random faults -------------------------------------------------------- */
@@ -661,16 +661,16 @@ random_reply(struct srig *rig, uint32_t link, struct random *random)
 }
 
 static void
-random_link(struct srig *rig, uint32_t link, struct random *random)
+random_conn(struct srig *rig, uint32_t link, struct random *random)
 {
-    if (rig->links[link].connecting) {
+    if (rig->conns[link].connecting) {
         if (random_below(random, 3) == 0)
             srig_lose(rig, link);
         else
             srig_connect(rig, link);
         return;
     }
-    if (!rig->links[link].open)
+    if (!rig->conns[link].open)
         return;
     if (random_below(random, 200) == 0) {
         srig_lose(rig, link);
@@ -678,7 +678,7 @@ random_link(struct srig *rig, uint32_t link, struct random *random)
     }
     unsigned some = (unsigned)random_below(random, 8);
     while (
-        rig->links[link].open && some-- > 0 && srig_next(rig, link)[0] != '\0')
+        rig->conns[link].open && some-- > 0 && srig_next(rig, link)[0] != '\0')
         if (text_equal(rig->words[0], TEXT("EVALSHA")))
             random_reply(rig, link, random);
         else if (random_below(random, 300) == 0)
@@ -711,8 +711,8 @@ faults(enum store_topology topology)
                 op->deadline_us = rig->now_us + random_below(&random, 100000);
             submitted++;
         }
-        random_link(rig,
-            random_below(&random, 5) == 0 ? LINK_SUBSCRIBER
+        random_conn(rig,
+            random_below(&random, 5) == 0 ? CONN_SUBSCRIBER
                                           : (uint32_t)random_below(&random, 6),
             &random);
         if (random_below(&random, 3000) == 0)
@@ -722,8 +722,8 @@ faults(enum store_topology topology)
     }
     /* Nobody answers any more: all of it comes back in time. */
     for (int i = 0; i < 20; i++) {
-        for (uint32_t link = 0; link < LINK_COUNT; link++)
-            if (rig->links[link].open)
+        for (uint32_t link = 0; link < CONN_COUNT; link++)
+            if (rig->conns[link].open)
                 srig_lose(rig, link);
         srig_pass(rig, 1000);
     }

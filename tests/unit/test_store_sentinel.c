@@ -26,8 +26,8 @@ SRIG_TEST(greeting_of_a_sentinel, srig_create(STORE_SENTINEL, 2))
         rig->settings.sentinel_username[0] = '\0';
     srig_start(rig);
     for (uint32_t i = 0; i < 2; i++) {
-        ck_assert_str_eq(rig->links[i].host, "10.0.0.2");
-        ck_assert_uint_eq(rig->links[i].port, 26379 + i);
+        ck_assert_str_eq(rig->conns[i].host, "10.0.0.2");
+        ck_assert_uint_eq(rig->conns[i].port, 26379 + i);
         srig_connect(rig, i);
         srig_expect(rig, i, _i == 1 ? "AUTH hush" : "AUTH watcher hush");
         srig_answer(rig, i);
@@ -47,104 +47,104 @@ SRIG_TEST(greeting_without_a_password, srig_create(STORE_SENTINEL, 1))
     srig_exchange(rig, 0, WHO);
     srig_exchange(rig, 0, QUESTION);
     srig_turn(rig);
-    srig_connect(rig, LINK_SWITCHES);
-    srig_expect(rig, LINK_SWITCHES, "SUBSCRIBE +switch-master");
+    srig_connect(rig, CONN_SWITCHES);
+    srig_expect(rig, CONN_SWITCHES, "SUBSCRIBE +switch-master");
 }
 
 SRIG_TEST(greeting_of_the_master, srig_create(STORE_SENTINEL, 1))
 {
     set_credentials(rig);
     srig_start(rig);
-    ck_assert(!rig->links[1].connecting);
+    ck_assert(!rig->conns[1].connecting);
     srig_connect(rig, 0);
     srig_serve(rig, 0);
     srig_turn(rig);
-    ck_assert_str_eq(rig->links[1].host, "10.0.0.1");
-    ck_assert_uint_eq(rig->links[1].port, 7000);
+    ck_assert_str_eq(rig->conns[1].host, "10.0.0.1");
+    ck_assert_uint_eq(rig->conns[1].port, 7000);
     srig_connect(rig, 1);
     srig_greet(rig, 1);
     srig_turn(rig);
-    srig_connect(rig, LINK_SUBSCRIBER);
-    srig_expect(rig, LINK_SUBSCRIBER, "AUTH me secret");
+    srig_connect(rig, CONN_SUBSCRIBER);
+    srig_expect(rig, CONN_SUBSCRIBER, "AUTH me secret");
 }
 
 /* One link more to a Sentinel that answers, and never more than one. */
 SRIG_TEST(greeting_for_switches, srig_create(STORE_SENTINEL, 3))
 {
-    struct srig_link *link = &rig->links[LINK_SWITCHES];
+    struct srig_conn *conn = &rig->conns[CONN_SWITCHES];
 
     set_credentials(rig);
     log_keep(LOG_INFO);
     srig_start(rig);
-    ck_assert(!link->connecting);
+    ck_assert(!conn->connecting);
     srig_connect(rig, 1);
     srig_turn(rig);
-    ck_assert(!link->connecting);
+    ck_assert(!conn->connecting);
     srig_serve(rig, 1);
     srig_turn(rig);
-    ck_assert(link->connecting);
-    ck_assert_uint_eq(link->port, 26380);
-    srig_connect(rig, LINK_SWITCHES);
-    srig_exchange(rig, LINK_SWITCHES, "AUTH watcher hush");
-    srig_exchange(rig, LINK_SWITCHES, "SUBSCRIBE +switch-master");
-    srig_expect(rig, LINK_SWITCHES, "");
+    ck_assert(conn->connecting);
+    ck_assert_uint_eq(conn->port, 26380);
+    srig_connect(rig, CONN_SWITCHES);
+    srig_exchange(rig, CONN_SWITCHES, "AUTH watcher hush");
+    srig_exchange(rig, CONN_SWITCHES, "SUBSCRIBE +switch-master");
+    srig_expect(rig, CONN_SWITCHES, "");
     /* The others come; it stays, and is heard of now and then. */
     sen_run(rig, 2990);
-    sen_silence(rig, LINK_SWITCHES, LINK_SWITCHES);
+    sen_silence(rig, CONN_SWITCHES, CONN_SWITCHES);
     sen_run(rig, 20);
-    srig_expect(rig, LINK_SWITCHES, "PING");
-    ck_assert_uint_eq(link->connects, 1);
-    ck_assert_uint_eq(link->closes, 0);
+    srig_expect(rig, CONN_SWITCHES, "PING");
+    ck_assert_uint_eq(conn->connects, 1);
+    ck_assert_uint_eq(conn->closes, 0);
     /* What was missed on it are hints to ask, not announcements of locks. */
     ck_assert(store_take_unheard(rig->store));
-    sen_wake(rig, LINK_SWITCHES, LINK_SWITCHES);
-    srig_lose(rig, LINK_SWITCHES);
+    sen_wake(rig, CONN_SWITCHES, CONN_SWITCHES);
+    srig_lose(rig, CONN_SWITCHES);
     sen_run(rig, 100);
-    ck_assert_uint_eq(link->connects, 2);
+    ck_assert_uint_eq(conn->connects, 2);
     ck_assert(!store_take_unheard(rig->store));
 }
 
 SRIG_TEST(switches_move, sen_ready())
 {
-    struct srig_link *link = &rig->links[LINK_SWITCHES];
+    struct srig_conn *conn = &rig->conns[CONN_SWITCHES];
 
-    ck_assert_uint_eq(link->port, 26379);
+    ck_assert_uint_eq(conn->port, 26379);
     sen_silence(rig, 0, 0);
     srig_lose(rig, 0);
     sen_run(rig, 1000);
-    ck_assert_uint_eq(link->connects, 1);
-    srig_lose(rig, LINK_SWITCHES);
+    ck_assert_uint_eq(conn->connects, 1);
+    srig_lose(rig, CONN_SWITCHES);
     sen_run(rig, 100);
-    ck_assert_uint_eq(link->connects, 2);
-    ck_assert_uint_eq(link->port, 26380);
-    ck_assert(link->open);
+    ck_assert_uint_eq(conn->connects, 2);
+    ck_assert_uint_eq(conn->port, 26380);
+    ck_assert(conn->open);
     /* All are gone: nobody to subscribe at. */
     sen_silence(rig, 0, 2);
     srig_lose(rig, 1);
     srig_lose(rig, 2);
-    srig_lose(rig, LINK_SWITCHES);
+    srig_lose(rig, CONN_SWITCHES);
     sen_run(rig, 5000);
-    ck_assert_uint_eq(link->connects, 2);
+    ck_assert_uint_eq(conn->connects, 2);
 }
 
 SRIG_TEST(switches_refused, sen_ready())
 {
-    struct srig_link *link = &rig->links[LINK_SWITCHES];
+    struct srig_conn *conn = &rig->conns[CONN_SWITCHES];
 
-    sen_silence(rig, LINK_SWITCHES, LINK_SWITCHES);
-    srig_lose(rig, LINK_SWITCHES);
+    sen_silence(rig, CONN_SWITCHES, CONN_SWITCHES);
+    srig_lose(rig, CONN_SWITCHES);
     for (unsigned i = 0; i < 10000; i++) {
         sen_run(rig, 1);
         ck_assert(store_ready(rig->store));
-        if (!link->connecting)
+        if (!conn->connecting)
             continue;
-        srig_connect(rig, LINK_SWITCHES);
-        srig_expect(rig, LINK_SWITCHES, "SUBSCRIBE +switch-master");
-        srig_error(rig, LINK_SWITCHES, "NOPERM no");
+        srig_connect(rig, CONN_SWITCHES);
+        srig_expect(rig, CONN_SWITCHES, "SUBSCRIBE +switch-master");
+        srig_error(rig, CONN_SWITCHES, "NOPERM no");
     }
-    ck_assert_uint_eq(link->connects, link->closes + 1);
-    ck_assert_uint_ge(link->connects, 8);
-    ck_assert_uint_le(link->connects, 17);
+    ck_assert_uint_eq(conn->connects, conn->closes + 1);
+    ck_assert_uint_ge(conn->connects, 8);
+    ck_assert_uint_le(conn->connects, 17);
 }
 
 /* --- a majority ----------------------------------------------------------- */
@@ -233,8 +233,8 @@ SRIG_TEST(two_names, srig_create(STORE_SENTINEL, 3))
     sen_run(rig, 10);
     ck_assert(store_ready(rig->store));
     srig_status(rig, op, OP_OK);
-    ck_assert(sen_has_link(rig, 7001));
-    ck_assert(!sen_has_link(rig, 7000));
+    ck_assert(sen_has_conn(rig, 7001));
+    ck_assert(!sen_has_conn(rig, 7000));
 }
 
 /* The port is part of an address, and so is the host. */
@@ -245,7 +245,7 @@ SRIG_TEST(three_names, srig_create(STORE_SENTINEL, 3))
     srig_start(rig);
     struct op *op = srig_op(rig, OP_ACQUIRE, 0);
     sen_run(rig, 5010);
-    ck_assert(sen_no_link(rig));
+    ck_assert(sen_no_conn(rig));
     srig_status(rig, op, OP_UNSENT);
 }
 
@@ -257,7 +257,7 @@ SRIG_TEST(nil_answers, srig_create(STORE_SENTINEL, 3))
     srig_start(rig);
     struct op *op = srig_op(rig, OP_ACQUIRE, 0);
     sen_run(rig, 3000);
-    ck_assert(sen_no_link(rig));
+    ck_assert(sen_no_conn(rig));
     ck_assert(!srig_done(rig, op));
     /* Said once, by each that knows no such master. */
     ck_assert_uint_eq(log_kept_count("event=sentinel_names_none"), 2);
@@ -297,7 +297,7 @@ SRIG_TEST(no_address, srig_create(STORE_SENTINEL, 1))
     srig_start(rig);
     sen_run(rig, 600);
     sen_no_master(rig);
-    ck_assert(rig->links[0].open);
+    ck_assert(rig->conns[0].open);
     sen_name(rig, 0, "7000");
     sen_run(rig, 600);
     ck_assert(store_ready(rig->store));
@@ -336,12 +336,12 @@ SRIG_TEST(no_answer, srig_create(STORE_SENTINEL, 1))
         srig_reply(rig, 0, &replies[i]);
         srig_pass(rig, 499);
         srig_expect(rig, 0, "");
-        ck_assert(sen_no_link(rig));
+        ck_assert(sen_no_conn(rig));
         srig_pass(rig, 1);
     }
     srig_exchange(rig, 0, QUESTION);
     srig_turn(rig);
-    ck_assert(rig->links[1].connecting);
+    ck_assert(rig->conns[1].connecting);
 }
 
 /* What was an address a moment ago does not count on, in its old place. */
@@ -364,8 +364,8 @@ SRIG_TEST(names_of_hosts, srig_create(STORE_SENTINEL, 3))
     srig_start(rig);
     sen_run(rig, 10);
     ck_assert(store_ready(rig->store));
-    ck_assert_str_eq(rig->links[3].host, hosts[_i]);
-    ck_assert_uint_eq(rig->links[3].port, 65535);
+    ck_assert_str_eq(rig->conns[3].host, hosts[_i]);
+    ck_assert_uint_eq(rig->conns[3].port, 65535);
 }
 
 /* No address either; and none that differs from itself each time. */
@@ -383,7 +383,7 @@ SRIG_TEST(host_with_a_nul, srig_create(STORE_SENTINEL, 1))
         srig_expect(rig, 0, QUESTION);
         srig_reply_array(rig, 0, items, 2);
         srig_pass(rig, 500);
-        ck_assert(sen_no_link(rig));
+        ck_assert(sen_no_conn(rig));
     }
     sen_run(rig, 10);
     ck_assert(store_ready(rig->store));
@@ -414,7 +414,7 @@ SRIG_TEST(asked_twice_a_second, srig_create(STORE_SENTINEL, 3))
     sen_run(rig, 0);
     for (int round = 0; round < 20; round++) {
         for (uint32_t i = 0; i < 3; i++)
-            ck_assert_uint_eq(buffer_len(store_link_output(rig->store, i)), 0);
+            ck_assert_uint_eq(buffer_len(store_conn_output(rig->store, i)), 0);
         sen_run(rig, 499);
         sen_silence(rig, 0, 2);
         sen_run(rig, 1);
@@ -478,7 +478,7 @@ SRIG_TEST(counts_by_each, srig_create(STORE_SENTINEL, 3))
     ck_assert(!store_ready(rig->store));
 }
 
-SRIG_TEST(trust_ends, sen_ready())
+SRIG_TEST(history_ends, sen_ready())
 {
     log_keep(LOG_INFO);
     sen_silence(rig, 0, 1);
@@ -499,17 +499,17 @@ SRIG_TEST(trust_ends, sen_ready())
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_calls), 0);
     sen_run(rig, 2000);
     ck_assert_uint_eq(log_kept_count("event=redis_no_master"), 1);
-    ck_assert(rig->links[3].open);
+    ck_assert(rig->conns[3].open);
     sen_wake(rig, 0, 1);
     sen_run(rig, 2000);
     ck_assert(store_ready(rig->store));
     srig_status(rig, later, OP_OK);
-    ck_assert_uint_eq(rig->links[3].connects, 1);
+    ck_assert_uint_eq(rig->conns[3].connects, 1);
     ck_assert_uint_eq(log_kept_count("event=redis_master master=shop"), 1);
 }
 
 /* What waited at the master when trust ended waits for the next one. */
-SRIG_TEST(trust_ends_with_a_queue, sen_ready())
+SRIG_TEST(history_ends_with_a_queue, sen_ready())
 {
     sen_silence(rig, 0, 2);
     sen_run(rig, 1000);
@@ -534,11 +534,11 @@ SRIG_TEST(trust_ends_with_a_queue, sen_ready())
     sen_wake(rig, 0, 3);
     sen_run(rig, 3000);
     srig_statuses(rig, ops, 0, 12, OP_OK);
-    ck_assert_uint_eq(rig->links[3].closes, 1);
+    ck_assert_uint_eq(rig->conns[3].closes, 1);
 }
 
 /* An answer to an old call is no reason to send it there again. */
-SRIG_TEST(trust_ends_and_asks_again, sen_ready())
+SRIG_TEST(history_ends_and_asks_again, sen_ready())
 {
     sen_silence(rig, 0, 2);
     sen_run(rig, 1000);
@@ -567,7 +567,7 @@ SRIG_TEST(one_is_silent, sen_ready())
         sen_works(rig, OP_RENEW, 200);
         ck_assert(store_ready(rig->store));
     }
-    ck_assert_uint_ge(rig->links[one].closes, 2);
+    ck_assert_uint_ge(rig->conns[one].closes, 2);
     sen_wake(rig, one, one);
     sen_run(rig, 2000);
     sen_silence(rig, next, next);
@@ -583,7 +583,7 @@ static const char *const refusals[] = {"NOAUTH Authentication required.",
 
 SRIG_TEST(sentinel_refuses, sen_ready())
 {
-    struct srig_link *link = &rig->links[0];
+    struct srig_conn *conn = &rig->conns[0];
     unsigned ready = 0;
 
     log_keep(LOG_INFO);
@@ -592,20 +592,20 @@ SRIG_TEST(sentinel_refuses, sen_ready())
         if (i % 100 == 0)
             (void)srig_op(rig, OP_RENEW, 0);
         sen_run(rig, 1);
-        if (link->connecting)
+        if (conn->connecting)
             srig_connect(rig, 0);
-        while (link->open && srig_next(rig, 0)[0] != '\0')
+        while (conn->open && srig_next(rig, 0)[0] != '\0')
             srig_error(rig, 0, refusals[_i]);
         ready += store_ready(rig->store);
     }
     ck_assert_uint_eq(ready, 10000);
     ck_assert_uint_eq(rig->done_count, 100);
     srig_statuses(rig, rig->ops, 0, 100, OP_OK);
-    ck_assert_uint_eq(rig->links[1].closes + rig->links[2].closes, 0);
-    ck_assert_uint_eq(rig->links[3].closes, 0);
+    ck_assert_uint_eq(rig->conns[1].closes + rig->conns[2].closes, 0);
+    ck_assert_uint_eq(rig->conns[3].closes, 0);
     /* With growing pauses, and said once a minute. */
-    ck_assert_uint_ge(link->closes, 8);
-    ck_assert_uint_le(link->closes, 17);
+    ck_assert_uint_ge(conn->closes, 8);
+    ck_assert_uint_le(conn->closes, 17);
     ck_assert_uint_eq(log_kept_count("event=redis_refuses"), 1);
     ck_assert_uint_eq(log_kept_count("command=SENTINEL reason="), 1);
     ck_assert_uint_eq(log_kept_count(refusals[_i]), 1);
@@ -624,12 +624,12 @@ SRIG_TEST(sentinel_refuses_auth, srig_create(STORE_SENTINEL, 3))
     srig_connect(rig, 0);
     srig_expect(rig, 0, "AUTH watcher hush");
     srig_error(rig, 0, "WRONGPASS no");
-    ck_assert_uint_eq(rig->links[0].closes, 1);
+    ck_assert_uint_eq(rig->conns[0].closes, 1);
     /* Late answers of that connection are nobody's. */
     sen_answer_late(rig, 0);
     sen_silence(rig, 1, 1);
     sen_run(rig, 500);
-    ck_assert(sen_no_link(rig));
+    ck_assert(sen_no_conn(rig));
 }
 
 /* Where it worked once it is tried again soon, and given time to answer. */
@@ -638,12 +638,12 @@ SRIG_TEST(sentinel_too_slow, sen_ready())
     unsigned ms = 0;
 
     sen_silence(rig, 0, 0);
-    while (rig->links[0].connects == 1) {
+    while (rig->conns[0].connects == 1) {
         sen_run(rig, 1);
         ck_assert_uint_lt(++ms, 3000);
     }
     ck_assert_uint_ge(ms, 2000);
-    ck_assert_uint_eq(rig->links[0].closes, 1);
+    ck_assert_uint_eq(rig->conns[0].closes, 1);
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_timeouts), 1);
 }
 
@@ -729,9 +729,9 @@ add_trust(TCase *tests)
     tcase_add_test(tests, asked_once_at_a_time);
     tcase_add_test(tests, counts_from_the_sending);
     tcase_add_test(tests, counts_by_each);
-    tcase_add_test(tests, trust_ends);
-    tcase_add_test(tests, trust_ends_with_a_queue);
-    tcase_add_loop_test(tests, trust_ends_and_asks_again, 0, 2);
+    tcase_add_test(tests, history_ends);
+    tcase_add_test(tests, history_ends_with_a_queue);
+    tcase_add_loop_test(tests, history_ends_and_asks_again, 0, 2);
     tcase_add_loop_test(tests, one_is_silent, 0, 3);
 }
 

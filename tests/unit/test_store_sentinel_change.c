@@ -14,7 +14,7 @@ expect_master(struct srig *rig, uint16_t port)
 {
     sen_run(rig, 510);
     ck_assert(store_ready(rig->store));
-    ck_assert(sen_has_link(rig, port));
+    ck_assert(sen_has_conn(rig, port));
 }
 
 /* --- the master is lost --------------------------------------------------- */
@@ -37,20 +37,20 @@ lose_during_questions(struct srig *rig)
         srig_expect(rig, i, QUESTION);
     srig_lose(rig, 3);
     sen_run(rig, 200);
-    ck_assert(sen_no_link(rig));
+    ck_assert(sen_no_conn(rig));
     sen_not_asked(rig);
     for (uint32_t i = 0; i < 3; i++)
         sen_answer_late(rig, i);
     sen_run(rig, 0);
-    ck_assert(sen_no_link(rig));
+    ck_assert(sen_no_conn(rig));
     for (uint32_t i = 0; i < 2; i++) {
         srig_exchange(rig, i, QUESTION);
         srig_turn(rig);
-        ck_assert(sen_no_link(rig) == (i == 0));
+        ck_assert(sen_no_conn(rig) == (i == 0));
     }
-    ck_assert(rig->links[3].connecting);
+    ck_assert(rig->conns[3].connecting);
     sen_run(rig, 0);
-    ck_assert(rig->links[3].open);
+    ck_assert(rig->conns[3].open);
 }
 
 /* An answer to a question that was sent before does not count. */
@@ -80,9 +80,9 @@ SRIG_TEST(loss_with_operations, sen_ready())
     ck_assert_uint_eq(rig->done_count, 8);
     /* At once: the new one has no pause to keep. */
     sen_run(rig, 0);
-    ck_assert(sen_has_link(rig, 7001));
+    ck_assert(sen_has_conn(rig, 7001));
     srig_statuses(rig, ops, 8, 12, OP_OK);
-    ck_assert_uint_eq(rig->links[3].connects, 1);
+    ck_assert_uint_eq(rig->conns[3].connects, 1);
 }
 
 /* A master that cannot be reached is asked for again, each time. */
@@ -91,15 +91,15 @@ SRIG_TEST(loss_while_connecting, srig_create(STORE_SENTINEL, 3))
     sen_silence(rig, 3, 3);
     srig_start(rig);
     sen_run(rig, 10);
-    ck_assert(rig->links[3].connecting);
+    ck_assert(rig->conns[3].connecting);
     srig_lose(rig, 3);
     sen_asked_anew(rig);
     sen_run(rig, 100);
-    ck_assert_uint_eq(rig->links[3].connects, 2);
+    ck_assert_uint_eq(rig->conns[3].connects, 2);
     /* Nobody answers there. */
     sen_run(rig, 10000);
-    ck_assert_uint_ge(rig->links[3].connects, 5);
-    ck_assert_uint_le(rig->links[3].connects, 9);
+    ck_assert_uint_ge(rig->conns[3].connects, 5);
+    ck_assert_uint_le(rig->conns[3].connects, 9);
     sen_name_all(rig, "7001");
     expect_master(rig, 7001);
 }
@@ -129,8 +129,8 @@ SRIG_TEST(switch_is_a_hint, sen_ready())
     /* Nobody has answered: the old one is the master. */
     ck_assert(store_ready(rig->store));
     sen_works(rig, OP_ACQUIRE, 200);
-    ck_assert_uint_eq(rig->links[3].closes, 0);
-    ck_assert(!sen_has_link(rig, 7001));
+    ck_assert_uint_eq(rig->conns[3].closes, 0);
+    ck_assert(!sen_has_conn(rig, 7001));
     /* Nor is it news for the core. */
     struct text news;
     struct store_hint hint;
@@ -142,7 +142,7 @@ SRIG_TEST(switch_is_a_hint, sen_ready())
 SRIG_TEST(news_is_no_hint, sen_ready())
 {
     sen_silence(rig, 0, 2);
-    srig_message(rig, LINK_SUBSCRIBER, "holdfast/broker/watch", TEXT("Wname"));
+    srig_message(rig, CONN_SUBSCRIBER, "holdfast/broker/watch", TEXT("Wname"));
     srig_turn(rig);
     sen_not_asked(rig);
 }
@@ -173,8 +173,8 @@ SRIG_TEST(master_changes, sen_ready())
     sen_name_all(rig, "7001");
     sen_switched(rig);
     sen_run(rig, 0);
-    ck_assert(!rig->links[3].open);
-    ck_assert_uint_eq(rig->links[3].closes, 1);
+    ck_assert(!rig->conns[3].open);
+    ck_assert_uint_eq(rig->conns[3].closes, 1);
     srig_results(rig, 3, 4, RECORD_OK);
     srig_statuses(rig, ops, 0, 8, OP_UNKNOWN);
     srig_statuses(rig, ops, 8, 12, OP_OK);
@@ -182,17 +182,17 @@ SRIG_TEST(master_changes, sen_ready())
     sen_wake(rig, 3, 3);
     for (int i = 0; i < 30; i++) {
         sen_works(rig, OP_RENEW, 200);
-        ck_assert(!sen_has_link(rig, 7000));
+        ck_assert(!sen_has_conn(rig, 7000));
     }
-    ck_assert_uint_eq(rig->links[3].connects, 1);
-    uint32_t link = sen_find_link(rig, 7001);
-    ck_assert_uint_eq(rig->links[link].connects, 1);
+    ck_assert_uint_eq(rig->conns[3].connects, 1);
+    uint32_t link = sen_find_conn(rig, 7001);
+    ck_assert_uint_eq(rig->conns[link].connects, 1);
     sen_name_all(rig, "7000");
     sen_run(rig, 510);
     sen_works(rig, OP_RENEW, 100);
-    ck_assert(!sen_has_link(rig, 7001));
-    ck_assert(sen_has_link(rig, 7000));
-    ck_assert_uint_eq(rig->links[link].closes, 1);
+    ck_assert(!sen_has_conn(rig, 7001));
+    ck_assert(sen_has_conn(rig, 7000));
+    ck_assert_uint_eq(rig->conns[link].closes, 1);
 }
 
 SRIG_TEST(minority_changes_nothing, sen_ready())
@@ -200,9 +200,9 @@ SRIG_TEST(minority_changes_nothing, sen_ready())
     sen_name(rig, 0, "7001");
     for (int i = 0; i < 20; i++) {
         sen_works(rig, OP_RENEW, 200);
-        ck_assert(!sen_has_link(rig, 7001));
+        ck_assert(!sen_has_conn(rig, 7001));
     }
-    ck_assert_uint_eq(rig->links[3].closes, 0);
+    ck_assert_uint_eq(rig->conns[3].closes, 0);
 }
 
 /* The one that has no majority any more, and the one that has none yet. */
@@ -212,15 +212,15 @@ SRIG_TEST(change_one_by_one, sen_ready())
     sen_name(rig, 1, NULL);
     sen_run(rig, 510);
     ck_assert(!store_ready(rig->store));
-    ck_assert(rig->links[3].open);
+    ck_assert(rig->conns[3].open);
     struct op *op = srig_op(rig, OP_RENEW, 0);
     sen_run(rig, 1000);
     ck_assert(!srig_done(rig, op));
-    ck_assert(!sen_has_link(rig, 7001));
+    ck_assert(!sen_has_conn(rig, 7001));
     sen_name(rig, 1, "7001");
     sen_run(rig, 510);
     srig_status(rig, op, OP_OK);
-    ck_assert(!sen_has_link(rig, 7000));
+    ck_assert(!sen_has_conn(rig, 7000));
 }
 
 SRIG_TEST(change_while_connecting, srig_create(STORE_SENTINEL, 3))
@@ -229,20 +229,20 @@ SRIG_TEST(change_while_connecting, srig_create(STORE_SENTINEL, 3))
     srig_start(rig);
     struct op *op = srig_op(rig, OP_ACQUIRE, 0);
     sen_run(rig, 10);
-    ck_assert(rig->links[3].connecting);
+    ck_assert(rig->conns[3].connecting);
     sen_name_all(rig, "7001");
     sen_run(rig, 510);
     srig_status(rig, op, OP_OK);
-    ck_assert(!rig->links[3].connecting);
+    ck_assert(!rig->conns[3].connecting);
     /* It comes too late. */
     store_connected(
-        rig->store, (struct store_link){3, rig->links[3].serial}, rig->now_us);
+        rig->store, (struct store_conn){3, rig->conns[3].serial}, rig->now_us);
     srig_expect(rig, 3, "");
 }
 
 SRIG_TEST(subscriber_follows, sen_ready())
 {
-    struct srig_link *subscriber = &rig->links[LINK_SUBSCRIBER];
+    struct srig_conn *subscriber = &rig->conns[CONN_SUBSCRIBER];
 
     ck_assert_uint_eq(subscriber->port, 7000);
     (void)store_take_unheard(rig->store);
@@ -276,14 +276,14 @@ SRIG_TEST(named_replica, srig_create(STORE_SENTINEL, 3))
     sen_run(rig, 10);
     srig_connect(rig, 3);
     srig_exchange(rig, 3, "INFO");
-    ck_assert_uint_eq(rig->links[3].closes, 1);
+    ck_assert_uint_eq(rig->conns[3].closes, 1);
     sen_asked_anew(rig);
     sen_wake(rig, 3, 3);
     sen_run(rig, 490);
-    ck_assert_uint_eq(rig->links[3].connects, 1);
+    ck_assert_uint_eq(rig->conns[3].connects, 1);
     sen_run(rig, 2600);
-    ck_assert_uint_ge(rig->links[3].connects, 4);
-    ck_assert_uint_le(rig->links[3].connects, 7);
+    ck_assert_uint_ge(rig->conns[3].connects, 4);
+    ck_assert_uint_le(rig->conns[3].connects, 7);
     ck_assert(!store_ready(rig->store));
     ck_assert(!srig_done(rig, op));
     rig->info = master;
@@ -300,14 +300,14 @@ SRIG_TEST(readonly, sen_ready())
     struct op *ops = srig_in_flight(rig, 3, 8);
 
     srig_error(rig, 3, demoted);
-    ck_assert_uint_eq(rig->links[3].closes, 1);
+    ck_assert_uint_eq(rig->conns[3].closes, 1);
     ck_assert_uint_eq(rig->done_count, 4);
     sen_name_all(rig, "7001");
     sen_asked_anew(rig);
     sen_run(rig, 100);
     srig_statuses(rig, ops, 0, 4, OP_OK);
     srig_statuses(rig, ops, 4, 8, OP_UNKNOWN);
-    ck_assert(!sen_has_link(rig, 7000));
+    ck_assert(!sen_has_conn(rig, 7000));
     /* The new one is not taken for a demoted one. */
     sen_works(rig, OP_RENEW, 0);
 }
@@ -321,8 +321,8 @@ SRIG_TEST(readonly_and_back, sen_ready())
     srig_error(rig, 3, demoted);
     sen_run(rig, 2000);
     srig_status(rig, op, OP_OK);
-    ck_assert_uint_eq(rig->links[3].closes, 1);
-    ck_assert_uint_eq(rig->links[3].connects, 2);
+    ck_assert_uint_eq(rig->conns[3].closes, 1);
+    ck_assert_uint_eq(rig->conns[3].connects, 2);
 }
 
 /* What a master may say as well is no reason to leave it. */
@@ -338,7 +338,7 @@ SRIG_TEST(other_refusals, sen_ready())
         sen_run(rig, 100);
         srig_status(rig, op, OP_OK);
     }
-    ck_assert_uint_eq(rig->links[3].closes, 0);
+    ck_assert_uint_eq(rig->conns[3].closes, 0);
 }
 
 /* --- nodes come and go ---------------------------------------------------- */
@@ -362,12 +362,12 @@ SRIG_TEST(thousand_changes, sen_ready())
             sen_run(rig, 300);
         sen_run(rig, 1);
         ck_assert(store_ready(rig->store));
-        ck_assert(sen_has_link(rig, (uint16_t)(10000 + i)));
+        ck_assert(sen_has_conn(rig, (uint16_t)(10000 + i)));
         sen_run(rig, 1);
     }
     ck_assert_uint_le(rig->store->node_count, 3 + 4);
     for (uint32_t i = 0; i < 3; i++)
-        ck_assert_uint_eq(rig->links[i].closes, 0);
+        ck_assert_uint_eq(rig->conns[i].closes, 0);
 }
 
 /* The third one names 7001, and since then the others have named 7002. */
@@ -389,7 +389,7 @@ SRIG_TEST(named_by_a_minority, outvoted())
 {
     sen_name_all(rig, "7001");
     expect_master(rig, 7001);
-    ck_assert(!sen_has_link(rig, 7002));
+    ck_assert(!sen_has_conn(rig, 7002));
 }
 
 /* Nor has another address its vote, while it is silent. */
@@ -403,7 +403,7 @@ SRIG_TEST(vote_of_the_silent, outvoted())
         sen_run(rig, 1);
         ck_assert(!store_ready(rig->store));
         for (uint16_t port = 7003; port < 7007; port++)
-            ck_assert(!sen_has_link(rig, port));
+            ck_assert(!sen_has_conn(rig, port));
     }
 }
 
@@ -428,7 +428,7 @@ SRIG_TEST(pauses_of_a_new_node, sen_ready())
     srig_lose(rig, 3);
     for (int i = 0; i < 10000; i++) {
         sen_run(rig, 1);
-        if (rig->links[3].connecting)
+        if (rig->conns[3].connecting)
             srig_lose(rig, 3);
     }
     sen_name_all(rig, "7001");
@@ -436,11 +436,11 @@ SRIG_TEST(pauses_of_a_new_node, sen_ready())
     sen_name_all(rig, "7002");
     sen_switched(rig);
     sen_run(rig, 10);
-    ck_assert_uint_eq(sen_find_link(rig, 7002), 3);
-    uint32_t connects = rig->links[3].connects;
+    ck_assert_uint_eq(sen_find_conn(rig, 7002), 3);
+    uint32_t connects = rig->conns[3].connects;
     srig_lose(rig, 3);
     sen_run(rig, 80);
-    ck_assert_uint_eq(rig->links[3].connects, connects + 1);
+    ck_assert_uint_eq(rig->conns[3].connects, connects + 1);
 }
 
 static void

@@ -15,13 +15,13 @@
 Suite *store_sentinel_random_suite(void);
 
 /* What each Sentinel has said, as the test has seen it. */
-struct witness {
+struct ack {
     struct srig *rig;
     struct random random;
     uint64_t asked_us[3]; /* 0: it has no question */
     uint64_t sent_us[3];  /* of the question of the last answer */
     uint16_t port[3];     /* that it names; 0: none */
-    uint32_t calls[LINK_COUNT];
+    uint32_t calls[CONN_COUNT];
 };
 
 static uint16_t
@@ -36,138 +36,137 @@ port_of(const struct srig_name *named)
 
 /* Questions are sent in turns, and as the first thing on a connection. */
 static void
-note_questions(struct witness *witness)
+note_questions(struct ack *ack)
 {
     for (uint32_t i = 0; i < 3; i++) {
-        struct buffer *out = store_link_output(witness->rig->store, i);
-        if (!witness->rig->links[i].open)
-            witness->asked_us[i] = 0;
-        else if (buffer_len(out) > 0 && witness->asked_us[i] == 0)
-            witness->asked_us[i] = witness->rig->now_us;
+        struct buffer *out = store_conn_output(ack->rig->store, i);
+        if (!ack->rig->conns[i].open)
+            ack->asked_us[i] = 0;
+        else if (buffer_len(out) > 0 && ack->asked_us[i] == 0)
+            ack->asked_us[i] = ack->rig->now_us;
     }
 }
 
 static bool
-names_it(const struct witness *witness, int sentinel, uint16_t port)
+names_it(const struct ack *ack, int sentinel, uint16_t port)
 {
-    return witness->port[sentinel] == port &&
-           witness->sent_us[sentinel] + TRUST_MS * 1000 > witness->rig->now_us;
+    return ack->port[sentinel] == port &&
+           ack->sent_us[sentinel] + TRUST_MS * 1000 > ack->rig->now_us;
 }
 
 /* No call but to the one whom a majority has named in the last two seconds. */
 static void
-judge_calls(struct witness *witness)
+judge_calls(struct ack *ack)
 {
-    const struct srig *rig = witness->rig;
+    const struct srig *rig = ack->rig;
 
-    for (uint32_t i = 3; i < LINK_SUBSCRIBER; i++) {
-        uint32_t calls = rig->store->links[i].batch_count;
+    for (uint32_t i = 3; i < CONN_SUBSCRIBER; i++) {
+        uint32_t calls = rig->store->conns[i].batch_count;
         unsigned votes = 0;
         for (int at = 0; at < 3; at++)
-            votes += names_it(witness, at, rig->links[i].port);
-        if (rig->one_run == 2 && names_it(witness, 0, rig->links[i].port) &&
-            names_it(witness, 1, rig->links[i].port))
+            votes += names_it(ack, at, rig->conns[i].port);
+        if (rig->one_run == 2 && names_it(ack, 0, rig->conns[i].port) &&
+            names_it(ack, 1, rig->conns[i].port))
             votes--;
-        ck_assert_msg(calls <= witness->calls[i] || votes >= 2,
-            "a call to port %u, which %u name", rig->links[i].port, votes);
+        ck_assert_msg(calls <= ack->calls[i] || votes >= 2,
+            "a call to port %u, which %u name", rig->conns[i].port, votes);
     }
 }
 
 static void
-turn_judged(struct witness *witness)
+turn_judged(struct ack *ack)
 {
-    for (uint32_t i = 0; i < LINK_COUNT; i++)
-        witness->calls[i] = witness->rig->store->links[i].batch_count;
-    srig_turn(witness->rig);
-    judge_calls(witness);
-    note_questions(witness);
+    for (uint32_t i = 0; i < CONN_COUNT; i++)
+        ack->calls[i] = ack->rig->store->conns[i].batch_count;
+    srig_turn(ack->rig);
+    judge_calls(ack);
+    note_questions(ack);
 }
 
 /* Refusals that are put again at once, wherever, have a test of their own. */
 static void
-random_reply(struct witness *witness, uint32_t link)
+random_reply(struct ack *ack, uint32_t link)
 {
     static const char *const errors[] = {
         "READONLY x", "LOADING x", "OOM x", "NOPERM x"};
-    struct srig *rig = witness->rig;
+    struct srig *rig = ack->rig;
 
-    if (random_below(&witness->random, 100) < 2)
-        srig_error(rig, link, errors[random_below(&witness->random, 4)]);
+    if (random_below(&ack->random, 100) < 2)
+        srig_error(rig, link, errors[random_below(&ack->random, 4)]);
     else
         srig_results(rig, link, (rig->word_count - 4) / 2,
-            (enum record_status)random_below(
-                &witness->random, RECORD_FULL + 1));
+            (enum record_status)random_below(&ack->random, RECORD_FULL + 1));
 }
 
 static void
-random_answer(struct witness *witness, uint32_t link)
+random_answer(struct ack *ack, uint32_t link)
 {
-    struct srig *rig = witness->rig;
+    struct srig *rig = ack->rig;
     bool question = text_equal(rig->words[0], TEXT("SENTINEL"));
 
     if (text_equal(rig->words[0], TEXT("EVALSHA"))) {
-        random_reply(witness, link);
+        random_reply(ack, link);
     } else if (link < 3 && !question) {
         srig_answer(rig, link);
-    } else if (random_below(&witness->random, 300) == 0) {
+    } else if (random_below(&ack->random, 300) == 0) {
         srig_error(rig, link, "ERR no");
     } else {
         if (question) {
-            witness->sent_us[link] = witness->asked_us[link];
-            witness->port[link] = port_of(&rig->names[link]);
+            ack->sent_us[link] = ack->asked_us[link];
+            ack->port[link] = port_of(&rig->names[link]);
         }
         srig_answer(rig, link);
     }
     if (question)
-        witness->asked_us[link] = 0;
+        ack->asked_us[link] = 0;
 }
 
 static void
-random_link(struct witness *witness, uint32_t link)
+random_conn(struct ack *ack, uint32_t link)
 {
-    struct srig *rig = witness->rig;
-    struct random *random = &witness->random;
+    struct srig *rig = ack->rig;
+    struct random *random = &ack->random;
 
-    if (rig->links[link].connecting) {
+    if (rig->conns[link].connecting) {
         if (random_below(random, 5) == 0)
             srig_lose(rig, link);
         else
             srig_connect(rig, link);
-        note_questions(witness);
+        note_questions(ack);
         return;
     }
-    if (rig->links[link].open && random_below(random, 300) == 0)
+    if (rig->conns[link].open && random_below(random, 300) == 0)
         srig_lose(rig, link);
-    if (link == LINK_SWITCHES && rig->links[link].open &&
+    if (link == CONN_SWITCHES && rig->conns[link].open &&
         random_below(random, 10) == 0)
         sen_switched(rig);
     unsigned some = (unsigned)random_below(random, 8);
     while (
-        rig->links[link].open && some-- > 0 && srig_next(rig, link)[0] != '\0')
-        random_answer(witness, link);
-    note_questions(witness);
+        rig->conns[link].open && some-- > 0 && srig_next(rig, link)[0] != '\0')
+        random_answer(ack, link);
+    note_questions(ack);
 }
 
 /* Sentinels change their minds, one after the other or alone. */
 static void
-random_names(struct witness *witness)
+random_names(struct ack *ack)
 {
     static const char *const ports[] = {"7000", "7001", "7002", "7003"};
-    struct random *random = &witness->random;
+    struct random *random = &ack->random;
 
     if (random_below(random, 400) == 0)
-        sen_name_all(witness->rig, ports[random_below(random, 4)]);
+        sen_name_all(ack->rig, ports[random_below(random, 4)]);
     if (random_below(random, 100) == 0)
-        sen_name(witness->rig, (unsigned)random_below(random, 3),
+        sen_name(ack->rig, (unsigned)random_below(random, 3),
             random_below(random, 4) == 0 ? NULL
                                          : ports[random_below(random, 4)]);
 }
 
 static uint64_t
-random_op(struct witness *witness)
+random_op(struct ack *ack)
 {
-    struct srig *rig = witness->rig;
-    struct random *random = &witness->random;
+    struct srig *rig = ack->rig;
+    struct random *random = &ack->random;
 
     if (rig->op_count == SRIG_OPS || random_below(random, 2) == 0)
         return 0;
@@ -180,14 +179,14 @@ random_op(struct witness *witness)
 
 START_TEST(faults)
 {
-    static struct witness witness;
+    static struct ack ack;
     struct srig *rig = srig_create(STORE_SENTINEL, 3);
     uint64_t submitted = 0;
     uint64_t returned = 0;
 
-    witness = (struct witness){.rig = rig};
+    ack = (struct ack){.rig = rig};
     rig->one_run = _i == 0 ? 0 : 2;
-    seed_random(&witness.random, "store_sentinel_random");
+    seed_random(&ack.random, "store_sentinel_random");
     srig_start(rig);
     for (unsigned i = 0; i < EVENTS; i++) {
         if (rig->op_count == SRIG_OPS && rig->done_count == SRIG_OPS) {
@@ -195,12 +194,12 @@ START_TEST(faults)
             rig->op_count = rig->done_count = 0;
             memset(rig->done, 0, sizeof(rig->done));
         }
-        submitted += random_op(&witness);
-        uint32_t link = (uint32_t)random_below(&witness.random, 12);
-        random_link(&witness, link < 10 ? link : LINK_SUBSCRIBER + link - 10);
-        random_names(&witness);
-        rig->now_us += random_below(&witness.random, 20000);
-        turn_judged(&witness);
+        submitted += random_op(&ack);
+        uint32_t link = (uint32_t)random_below(&ack.random, 12);
+        random_conn(&ack, link < 10 ? link : CONN_SUBSCRIBER + link - 10);
+        random_names(&ack);
+        rig->now_us += random_below(&ack.random, 20000);
+        turn_judged(&ack);
     }
     /* All is well again, and so is what comes then. */
     sen_name_all(rig, "7000");

@@ -1,15 +1,15 @@
 /*
- * Tests of daemon/store/node/trust.c, and of what link.c and call.c do for it:
- * when a broker is settled with a node, what is told of that in the calls, and
- * the marker that tells it to others. And what scripts answer who is not
+ * Tests of daemon/store/node/history.c, and of what conn.c and call.c do for
+ * it: when a broker is settled with a node, what is told of that in the calls,
+ * and the marker that tells it to others. And what scripts answer who is not
  * settled.
  */
 #include "tests/unit/log_kept.h"
 #include "tests/unit/store_rig.h"
 
-#include "daemon/store/node/link.h"
+#include "daemon/store/node/conn.h"
+#include "daemon/store/node/history.h"
 #include "daemon/store/node/mark.h"
-#include "daemon/store/node/trust.h"
 #include "daemon/store/topology/route.h"
 
 #include <stdio.h>
@@ -71,10 +71,10 @@ pass(struct srig *rig, uint32_t link, uint64_t ms)
 
     srig_turn(rig);
     for (;;) {
-        for (uint32_t i = 0; i < LINK_COUNT; i++) {
-            if (rig->links[i].connecting && !rig->links[i].silent)
+        for (uint32_t i = 0; i < CONN_COUNT; i++) {
+            if (rig->conns[i].connecting && !rig->conns[i].silent)
                 srig_connect(rig, i);
-            if (rig->links[i].open && !rig->links[i].silent)
+            if (rig->conns[i].open && !rig->conns[i].silent)
                 answer(rig, i, i == link ? &sent : &rest);
         }
         uint64_t left_us = end_us - rig->now_us;
@@ -161,7 +161,7 @@ static void
 reconnect(struct srig *rig, uint32_t link)
 {
     srig_lose(rig, link);
-    while (!rig->links[link].connecting)
+    while (!rig->conns[link].connecting)
         srig_pass(rig, 1);
     srig_connect(rig, link);
     srig_serve(rig, link);
@@ -233,8 +233,8 @@ STORE_TEST(wakes_for_it, begin(1500, ""))
     answer(rig, 0, &sent);
     ck_assert_uint_eq(sent.gets, 1);
     srig_turn(rig);
-    answer(rig, LINK_SUBSCRIBER, &sent);
-    rig->links[LINK_SUBSCRIBER].silent = true;
+    answer(rig, CONN_SUBSCRIBER, &sent);
+    rig->conns[CONN_SUBSCRIBER].silent = true;
     ck_assert_uint_eq(store_next_us(rig->store), since_us + 1000000);
     rig->now_us = since_us + 1000000;
     srig_turn(rig);
@@ -455,8 +455,8 @@ STORE_TEST(marker_refused, begin(SETTLE_MS, ""))
                                      "error=\"NOPERM no\""),
         1);
     ck_assert_uint_eq(log_kept_count("redis_marker_refused"), 1);
-    ck_assert_uint_eq(rig->links[0].closes, 0);
-    ck_assert_uint_eq(rig->links[0].connects, 1);
+    ck_assert_uint_eq(rig->conns[0].closes, 0);
+    ck_assert_uint_eq(rig->conns[0].connects, 1);
     sent = pass(rig, 0, 6000);
     ck_assert_uint_eq(sent.gets, 0);
     ck_assert_uint_eq(sent.sets, 1);
@@ -479,9 +479,9 @@ STORE_TEST(same_process, begin(SETTLE_MS, ""))
     ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
     /* Nor does it matter how long nobody could ask. */
     srig_lose(rig, 0);
-    rig->links[0].silent = true;
+    rig->conns[0].silent = true;
     srig_pass(rig, 100);
-    rig->links[0].silent = false;
+    rig->conns[0].silent = false;
     srig_lose(rig, 0);
     rig->now_us += 600000000;
     srig_turn(rig);
@@ -652,7 +652,7 @@ STORE_TEST(asks_again, begin(SETTLE_MS, ""))
         srig_error(rig, 0, "NOPERM no");
         srig_sends(rig, 0, "");
     }
-    ck_assert_uint_eq(rig->links[0].closes, 0);
+    ck_assert_uint_eq(rig->conns[0].closes, 0);
     ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
     srig_sends(rig, 0, "INFO replication");
     reconnect(rig, 0);
@@ -888,7 +888,7 @@ SRIG_TEST(slots_of_one_that_is_gone, begin_halves())
         replace(rig, 0, 't', 'k');
         srig_history(rig, "master", doubted ? 's' : 'r', id, '0');
     } else {
-        rig->links[0].silent = true;
+        rig->conns[0].silent = true;
         srig_lose(rig, 0);
     }
     rig->map[0].last = 4;
@@ -907,13 +907,13 @@ SRIG_TEST(slots_of_one_that_is_gone, begin_halves())
     struct sent sent = pass(rig, 1, 3000);
     ck_assert_uint_ge(sent.gets, 2);
     ck_assert_uint_eq(settles_ms(rig, 1, 5, id), ms - 3000);
-    uint64_t over_us = rig->store->links[1].since_us + SETTLE_MS * 1000;
+    uint64_t over_us = rig->store->conns[1].since_us + SETTLE_MS * 1000;
     if (doubted && !back) { /* it was well: that is no reason of this one's */
-        rig->links[0].silent = false;
+        rig->conns[0].silent = false;
         replace(rig, 0, 'r', 'j');
         srig_history(rig, "master", 's', 'j', '0');
         (void)pass(rig, 1, 100);
-        ck_assert(rig->store->links[0].settled);
+        ck_assert(rig->store->conns[0].settled);
         ms = settles_ms(rig, 1, 5, id);
         ck_assert_uint_eq(ms, (over_us - rig->now_us) / 1000);
     }
@@ -937,7 +937,7 @@ SRIG_TEST(asked_beside_maps, begin_halves())
 {
     uint64_t maps = srig_count(rig, COUNTER_redis_map_refreshes);
 
-    rig->links[1].silent = true;
+    rig->conns[1].silent = true;
     srig_lose(rig, 1);
     struct sent sent = pass(rig, 0, 10000);
     ck_assert_uint_ge(srig_count(rig, COUNTER_redis_map_refreshes) - maps, 5);
@@ -1054,8 +1054,8 @@ source_says(struct srig *rig, enum source source)
     struct sent sent = {0};
 
     if (source == SOURCE_HINTS) {
-        ck_assert_uint_eq(rig->store->links[LINK_SUBSCRIBER].node, 0);
-        reconnect(rig, LINK_SUBSCRIBER);
+        ck_assert_uint_eq(rig->store->conns[CONN_SUBSCRIBER].node, 0);
+        reconnect(rig, CONN_SUBSCRIBER);
     }
     answer(rig, 1, &sent);
     while (strcmp(srig_next(rig, 0), "INFO replication") != 0) {
@@ -1078,7 +1078,7 @@ source_says(struct srig *rig, enum source source)
         srig_answer(rig, 0);
     if (source == SOURCE_OTHERS) {
         srig_history(rig, "master", 'r', 'k', 'i');
-        rig->store->links[1].ids_wanted = true;
+        rig->store->conns[1].ids_wanted = true;
         srig_turn(rig);
         srig_serve(rig, 1);
     }
@@ -1087,8 +1087,8 @@ source_says(struct srig *rig, enum source source)
     bool older = source == SOURCE_TWICE || source == SOURCE_PROBED ||
                  source == SOURCE_PROBED_BEFORE;
     if (older)
-        ck_assert(trust_awaits(&rig->store->links[1]));
-    if (trust_awaits(&rig->store->links[1])) /* or more slots have moved */
+        ck_assert(history_awaits(&rig->store->conns[1]));
+    if (history_awaits(&rig->store->conns[1])) /* or more slots have moved */
         source_says(
             rig, source == SOURCE_PROBED_BEFORE ? SOURCE_CHANGED : SOURCE_WELL);
 }
@@ -1115,11 +1115,11 @@ START_TEST(slots_on_their_way)
     struct op *op = srig_op(rig, OP_ACQUIRE, 5);
     srig_sends(rig, 0, "EVALSHA 1");
     if (source == SOURCE_TWICE) {
-        rig->store->links[0].ids_wanted = true;
-        trust_tick(rig->store, &rig->store->links[0], rig->now_us);
+        rig->store->conns[0].ids_wanted = true;
+        history_tick(rig->store, &rig->store->conns[0], rig->now_us);
     }
     if (source == SOURCE_PROBED || source == SOURCE_PROBED_BEFORE)
-        (void)link_ask_ids(rig->store, &rig->store->links[0], rig->now_us);
+        (void)conn_ask_ids(rig->store, &rig->store->conns[0], rig->now_us);
     srig_error(rig, 0, errors[_i % 2]);
     srig_turn(rig);
     if (source != SOURCE_LOST_BEFORE)
@@ -1146,11 +1146,11 @@ END_TEST
 /* The slot goes while its master is greeted: what that says is older. */
 SRIG_TEST(slots_of_one_that_is_greeted, begin_halves())
 {
-    const struct link *link = &rig->store->links[1];
+    const struct conn *conn = &rig->store->conns[1];
     struct sent sent = {0};
 
     srig_lose(rig, 0);
-    while (!rig->links[0].connecting)
+    while (!rig->conns[0].connecting)
         srig_pass(rig, 1);
     srig_connect(rig, 0);
     srig_expect(rig, 0, "INFO");
@@ -1161,24 +1161,24 @@ SRIG_TEST(slots_of_one_that_is_greeted, begin_halves())
         srig_pass(rig, 10);
         answer(rig, 1, &sent);
     }
-    ck_assert(link->guessed);
+    ck_assert(conn->guessed);
     srig_pass(rig, 500);
     if (_i == 1)
         srig_history(rig, "master", 's', 'j', '0');
     srig_bytes(rig, 0, rig->info, strlen(rig->info));
-    ck_assert(link->guessed);
-    ck_assert(!link->settled);
+    ck_assert(conn->guessed);
+    ck_assert(!conn->settled);
     unsigned turns = 0;
     while (strcmp(srig_next(rig, 0), "INFO replication") != 0) {
         if (rig->word_count > 0)
             srig_answer(rig, 0);
-        ck_assert(link->guessed);
+        ck_assert(conn->guessed);
         srig_turn(rig);
         ck_assert_uint_lt(turns++, 100);
     }
     srig_answer(rig, 0);
     srig_history(rig, "master", 'r', 'i', '0');
-    ck_assert(!link->guessed);
+    ck_assert(!conn->guessed);
     uint32_t ms = settles_ms(rig, 1, 5, 'i');
     ck_assert_uint_eq(ms, _i == 1 ? SETTLE_MS : 0);
 }
@@ -1199,7 +1199,7 @@ begin_thirds(void)
     srig_settle(rig);
     (void)pass(rig, 0, SETTLE_MS + 5000);
     for (uint32_t i = 0; i < 3; i++)
-        ck_assert(rig->store->links[i].settled);
+        ck_assert(rig->store->conns[i].settled);
     return rig;
 }
 
@@ -1208,31 +1208,31 @@ begin_thirds(void)
  * still says nothing, and need not. */
 SRIG_TEST(slots_after_slots, begin_thirds())
 {
-    const struct link *link = &rig->store->links[1];
+    const struct conn *conn = &rig->store->conns[1];
 
-    rig->links[0].silent = true;
+    rig->conns[0].silent = true;
     srig_lose(rig, 0);
     rig->map[0].last = 49;
     rig->map[1].first = 50;
     route_want_map(rig->store);
-    while (!link->guessed)
+    while (!conn->guessed)
         (void)pass(rig, 1, 1);
-    uint64_t over_us = link->since_us + SETTLE_MS * 1000;
+    uint64_t over_us = conn->since_us + SETTLE_MS * 1000;
     (void)pass(rig, 1, (over_us - rig->now_us) / 1000 - 5);
-    ck_assert(link->guessed);
-    ck_assert(rig->store->links[2].settled);
+    ck_assert(conn->guessed);
+    ck_assert(rig->store->conns[2].settled);
     (void)route_slot(rig->store, 9000, 1, rig->now_us);
     srig_sends(rig, 2, "INFO replication");
-    ck_assert(!trust_awaits(link));
+    ck_assert(!history_awaits(conn));
     rig->now_us = over_us;
     srig_turn(rig);
-    ck_assert(link->settled);
-    ck_assert(trust_awaits(link));
+    ck_assert(conn->settled);
+    ck_assert(history_awaits(conn));
     if (_i == 1)
         srig_history(rig, "master", 'r', 'j', 'k');
     srig_bytes(rig, 2, rig->info, strlen(rig->info));
     srig_history(rig, "master", 'r', 'i', '0');
-    ck_assert(!trust_awaits(link));
+    ck_assert(!history_awaits(conn));
     uint32_t ms = settles_ms(rig, 1, 50, 'i');
     ck_assert_uint_eq(ms, _i == 1 ? SETTLE_MS : 0);
     ck_assert_uint_eq(settles_ms(rig, 1, 9000, 'i'), ms);
@@ -1241,21 +1241,21 @@ SRIG_TEST(slots_after_slots, begin_thirds())
 /* There is no room for the question: it is a guess until somebody can say. */
 SRIG_TEST(slots_of_one_that_cannot_be_asked, begin_halves())
 {
-    const struct link *link = &rig->store->links[1];
-    struct buffer *out = &rig->store->links[0].out;
+    const struct conn *conn = &rig->store->conns[1];
+    struct buffer *out = &rig->store->conns[0].out;
     struct sent sent = {0};
 
     srig_turn(rig);
     answer(rig, 0, &sent);
     answer(rig, 1, &sent);
     (void)route_slot(rig->store, 5, 1, rig->now_us);
-    ck_assert(trust_awaits(link));
+    ck_assert(history_awaits(conn));
     ck_assert_uint_eq(buffer_len(out), 0);
-    ck_assert_ptr_nonnull(buffer_reserve(out, LINK_OUT_BYTES));
-    buffer_commit(out, LINK_OUT_BYTES);
+    ck_assert_ptr_nonnull(buffer_reserve(out, CONN_OUT_BYTES));
+    buffer_commit(out, CONN_OUT_BYTES);
     srig_turn(rig);
-    ck_assert(!trust_awaits(link));
-    ck_assert(link->guessed);
+    ck_assert(!history_awaits(conn));
+    ck_assert(conn->guessed);
     buffer_clear(out);
     uint32_t ms = settles_ms(rig, 1, 5, 'i');
     ck_assert_uint_ge(ms, SETTLE_MS - 1);
@@ -1323,7 +1323,7 @@ SRIG_TEST(cluster_tags, srig_create(STORE_CLUSTER, 1))
     for (unsigned slot = 0; slot < SLOT_COUNT; slot += 97) {
         for (unsigned i = 0; i < SLOT_COUNT; i++)
             rig->store->slots[i] = i < slot ? NODE_NONE : 0;
-        rig->store->links[0].mark_us = 0;
+        rig->store->conns[0].mark_us = 0;
         srig_turn(rig);
         sent.key[0] = '\0';
         answer(rig, 0, &sent);
@@ -1360,7 +1360,7 @@ STORE_TEST(unfit, begin(SETTLE_MS, ""))
     static const char loading[] = "redis_version:7.0.1\r\nloading:1\r\n";
     const char *fit = rig->info;
 
-    rig->links[LINK_SUBSCRIBER].silent = true; /* it would say so, too */
+    rig->conns[CONN_SUBSCRIBER].silent = true; /* it would say so, too */
     for (unsigned time = 1; time < 3; time++) {
         rig->info = loading;
         srig_lose(rig, 0);
@@ -1380,7 +1380,7 @@ STORE_TEST(unfit, begin(SETTLE_MS, ""))
     ck_assert_uint_eq(log_kept_count("redis_unfit"), 4);
 }
 
-SRIG_TEST(other_links, srig_create(STORE_SENTINEL, 3))
+SRIG_TEST(other_conns, srig_create(STORE_SENTINEL, 3))
 {
     uint32_t data = NODE_NONE;
 
@@ -1390,8 +1390,8 @@ SRIG_TEST(other_links, srig_create(STORE_SENTINEL, 3))
     srig_settle(rig);
     ck_assert(store_ready(rig->store));
     data = rig->store->master;
-    for (uint32_t i = 0; i < LINK_COUNT; i++) {
-        if (!rig->links[i].open || i == data)
+    for (uint32_t i = 0; i < CONN_COUNT; i++) {
+        if (!rig->conns[i].open || i == data)
             continue;
         struct sent sent = pass(rig, i, 7000);
         ck_assert_uint_eq(sent.gets + sent.sets + sent.infos + sent.times, 0);
@@ -1401,11 +1401,11 @@ SRIG_TEST(other_links, srig_create(STORE_SENTINEL, 3))
     ck_assert_uint_eq(settles_ms(rig, data, 0, 'i'), 0);
     /* The subscriber at another process: not of any weight. */
     srig_history(rig, "master", 's', 'y', 'i');
-    reconnect(rig, LINK_SUBSCRIBER);
+    reconnect(rig, CONN_SUBSCRIBER);
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_unsettled), 1);
     srig_history(rig, "master", 'r', 'i', '0');
     ck_assert_uint_eq(settles_ms(rig, data, 0, 'i'), 0);
-    struct sent sent = pass(rig, LINK_SUBSCRIBER, 10000);
+    struct sent sent = pass(rig, CONN_SUBSCRIBER, 10000);
     ck_assert_uint_eq(sent.gets + sent.sets + sent.infos + sent.times, 0);
 }
 
@@ -1751,7 +1751,7 @@ add_history_tests(TCase *tests)
     tcase_add_test(tests, replica);
     tcase_add_test(tests, replaced_master);
     tcase_add_test(tests, unfit);
-    tcase_add_test(tests, other_links);
+    tcase_add_test(tests, other_conns);
 }
 
 static void
@@ -1929,27 +1929,27 @@ static uint64_t
 age_us(struct srig *rig, uint64_t since_us)
 {
     (void)asked(rig, 1);
-    return trust_age_us(&rig->store->links[0], since_us, srig_time_us(rig));
+    return history_age_us(&rig->store->conns[0], since_us, srig_time_us(rig));
 }
 
 /* Nothing becomes older by a clock that is set, whether that is seen at once or
  * when nothing was heard of it for a while. */
 STORE_TEST(ages, begin(SETTLE_MS, R40 " " I40))
 {
-    struct link *link = &rig->store->links[0];
+    struct conn *conn = &rig->store->conns[0];
     uint64_t since_us = srig_time_us(rig);
 
     (void)pass(rig, 0, 60000);
     (void)asked(rig, 1);
-    ck_assert_uint_eq(link->rose_at_us, 0);
+    ck_assert_uint_eq(conn->rose_at_us, 0);
     if (_i == 1)
-        link->clock_at_us -= 20 * SECOND_US;
+        conn->clock_at_us -= 20 * SECOND_US;
     rig->clock_us += (int64_t)HOUR_US;
     uint64_t age = age_us(rig, since_us);
     ck_assert_uint_gt(age, 59 * SECOND_US);
     ck_assert_uint_lt(age, 61 * SECOND_US);
-    ck_assert_uint_gt(link->rose_at_us, since_us + HOUR_US);
-    ck_assert_uint_le(link->rose_at_us, srig_time_us(rig));
+    ck_assert_uint_gt(conn->rose_at_us, since_us + HOUR_US);
+    ck_assert_uint_le(conn->rose_at_us, srig_time_us(rig));
     /* What came just before is as old as that at least. */
     (void)pass(rig, 0, 10000);
     age = age_us(rig, since_us + 60 * SECOND_US);
@@ -1965,7 +1965,7 @@ STORE_TEST(ages, begin(SETTLE_MS, R40 " " I40))
     age = age_us(rig, since_us);
     ck_assert_uint_gt(age, 69 * SECOND_US);
     ck_assert_uint_lt(age, 72 * SECOND_US);
-    ck_assert_uint_le(link->rose_at_us, srig_time_us(rig));
+    ck_assert_uint_le(conn->rose_at_us, srig_time_us(rig));
     rig->clock_us += (int64_t)HOUR_US;
     ck_assert_uint_lt(age_us(rig, since_us), 72 * SECOND_US);
 }

@@ -36,7 +36,7 @@
 
 #include <inttypes.h>
 
-#define CASES_MAX   AUDIT_SIGHTS_MAX
+#define CASES_MAX   AUDIT_SUSPECTS_MAX
 #define TICKETS_MAX 64   /* of a lock that are looked at */
 #define TOLD_MAX    1000 /* findings of a run, one by one */
 #define TOLD_HASHES 4096 /* of those of late; SCAN may give a key twice */
@@ -56,7 +56,7 @@ enum audit_state {
 /* A record to be looked at closer. */
 struct audit_case {
     unsigned flags;
-    enum sight_wrong wrong;
+    enum suspect_wrong wrong;
     uint8_t name_len;
     char name[PROTO_NAME_MAX];
 };
@@ -327,7 +327,7 @@ audit_next_node(struct core *core)
 }
 
 static void
-case_add(struct audit *audit, unsigned flags, enum sight_wrong wrong,
+case_add(struct audit *audit, unsigned flags, enum suspect_wrong wrong,
     struct text name)
 {
     require(audit->case_count < CASES_MAX && name.len <= PROTO_NAME_MAX);
@@ -373,7 +373,7 @@ audit_own_waits(struct core *core)
             !lock_has_old_wait(core, lock))
             continue;
         if (audit->case_count < CASES_MAX)
-            case_add(audit, SIGHT_OLD_WAIT, WRONG_NOTHING,
+            case_add(audit, SUSPECT_OLD_WAIT, WRONG_NOTHING,
                 text_make(lock->name, lock->name_len));
         else
             left++;
@@ -439,18 +439,18 @@ audit_take_cases(struct core *core)
     struct audit *audit = core->audit;
 
     audit->case_count = audit->case_at = 0;
-    for (uint32_t i = 0; i < audit->step.sight_count; i++) {
-        const struct op_sight *sight = &audit->step.sights[i];
-        const struct audit_limits *limits = case_limits(core, sight->name);
-        bool ours = sight->wrong != WRONG_NAME && sight->name.len > 0;
-        unsigned flags = ours ? sight->flags & SIGHT_LATE_HOLD : 0;
-        if (ours && is_over(sight->hold_ms, hold_limit_ms(limits)))
-            flags |= SIGHT_OLD_HOLD;
-        if (ours && is_over(sight->wait_ms, limits->wait_ms))
-            flags |= SIGHT_OLD_WAIT;
-        if (flags == 0 && sight->wrong == WRONG_NOTHING)
+    for (uint32_t i = 0; i < audit->step.suspect_count; i++) {
+        const struct op_suspect *suspect = &audit->step.suspects[i];
+        const struct audit_limits *limits = case_limits(core, suspect->name);
+        bool ours = suspect->wrong != WRONG_NAME && suspect->name.len > 0;
+        unsigned flags = ours ? suspect->flags & SUSPECT_LATE_HOLD : 0;
+        if (ours && is_over(suspect->hold_ms, hold_limit_ms(limits)))
+            flags |= SUSPECT_OLD_HOLD;
+        if (ours && is_over(suspect->wait_ms, limits->wait_ms))
+            flags |= SUSPECT_OLD_WAIT;
+        if (flags == 0 && suspect->wrong == WRONG_NOTHING)
             continue;
-        case_add(audit, flags, sight->wrong, sight->name);
+        case_add(audit, flags, suspect->wrong, suspect->name);
     }
 }
 

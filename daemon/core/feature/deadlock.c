@@ -28,7 +28,7 @@
  */
 #include "daemon/core/feature/deadlock.h"
 
-#include "daemon/core/feature/look_queue.h"
+#include "daemon/core/feature/inspection_queue.h"
 #include "daemon/core/feature/message.h"
 #include "daemon/core/feature/probe.h"
 #include "daemon/core/feature/recent.h"
@@ -55,7 +55,7 @@
 #define STEP_OWNERS 4096
 
 static void
-look_soon(struct core *core, struct ticket *ticket)
+search_soon(struct core *core, struct ticket *ticket)
 {
     ticket->looked = 0;
     ticket->refused = 0;
@@ -65,14 +65,14 @@ look_soon(struct core *core, struct ticket *ticket)
 /* Those waits of an owner that were in no cycle, and can be in one now: where
  * there is more than that, the others have been looked at before. */
 static void
-look_at_waits(struct core *core, const struct owner *owner)
+search_waits(struct core *core, const struct owner *owner)
 {
     if (!owner_is_in_between(owner) || owner->held + owner->waiting > 3)
         return;
     LIST_EACH (link, &owner->waits) {
         struct ticket *ticket = container_of(link, struct ticket, wait_link);
         if (ticket->probe_us == NEVER)
-            look_soon(core, ticket);
+            search_soon(core, ticket);
     }
 }
 
@@ -85,14 +85,14 @@ deadlock_waits(struct core *core, struct ticket *ticket)
     if (owner == NULL)
         return;
     if (owner_is_in_between(owner))
-        look_soon(core, ticket);
-    look_at_waits(core, owner);
+        search_soon(core, ticket);
+    search_waits(core, owner);
 }
 
 void
 deadlock_held(struct core *core, const struct owner *owner)
 {
-    look_at_waits(core, owner);
+    search_waits(core, owner);
 }
 
 /* Whether a wait keeps its owner waiting. */
@@ -159,7 +159,7 @@ static void
 probe_examine(struct core *core, struct probe *probe, struct ticket *ticket)
 {
     probe->ticket = slab_handle(&core->tickets, ticket);
-    look_ask(core, probe, ticket->lock);
+    inspection_ask(core, probe, ticket->lock);
 }
 
 /* The wait that it looks at, if that still keeps its owner waiting. */
@@ -248,7 +248,7 @@ search_covers(const struct core *core, uint64_t search,
 }
 
 static void
-search_looks_at(struct core *core, uint64_t search, const struct ticket *ticket)
+search_visits(struct core *core, uint64_t search, const struct ticket *ticket)
 {
     enum mark kind = ticket->ask.shared ? MARK_SHARED : MARK_EXCLUSIVE;
     struct handle lock = slab_handle(&core->locks, ticket->lock);
@@ -262,7 +262,7 @@ search_looks_at(struct core *core, uint64_t search, const struct ticket *ticket)
 
 /* There was no room for a look. */
 static uint64_t
-look_refused(struct core *core, struct ticket *ticket)
+inspection_refused(struct core *core, struct ticket *ticket)
 {
     uint64_t again_us = (uint64_t)FIRST_US << ticket->refused;
 
@@ -282,14 +282,14 @@ search_begin(struct core *core, struct ticket *ticket, uint64_t search)
         return again_us;
     struct probe *probe = probe_create(core, PROBE_BEGINS, ticket->lock);
     if (probe == NULL)
-        return look_refused(core, ticket);
+        return inspection_refused(core, ticket);
     struct probe_node *first = &probe->nodes[0];
     probe->kind = 'D';
     memcpy(first->session, ticket->session_id, 16);
     memcpy(first->broker, core->settings.broker_id, 8);
     first->owner = ticket->owner_hash;
     first->fence = search;
-    search_looks_at(core, search_hash(core, first), ticket);
+    search_visits(core, search_hash(core, first), ticket);
     probe_examine(core, probe, ticket);
     ticket->refused = 0;
     return again_us;
@@ -305,7 +305,7 @@ search_begin(struct core *core, struct ticket *ticket, uint64_t search)
  * others have given theirs back.
  */
 uint64_t
-deadlock_look(struct core *core, struct ticket *ticket)
+deadlock_search(struct core *core, struct ticket *ticket)
 {
     uint64_t search = ++core->serial; /* tells searches apart */
     uint32_t left = WAITS_MAX - 1;
@@ -345,7 +345,7 @@ is_over(const struct op_ticket *ticket)
 /* A record, for the probes that wait for it. */
 struct reading {
     const struct op_result *result;
-    bool left[LOOK_TICKETS];
+    bool left[INSPECTION_TICKETS];
 };
 
 /*
@@ -357,9 +357,9 @@ static void
 find_left(const struct core *core, struct reading *reading)
 {
     const struct op_result *result = reading->result;
-    uint64_t met[2 * LOOK_TICKETS] = {0};
+    uint64_t met[2 * INSPECTION_TICKETS] = {0};
 
-    require(result->ticket_count <= LOOK_TICKETS);
+    require(result->ticket_count <= INSPECTION_TICKETS);
     for (uint32_t i = result->ticket_count; i > 0; i--) {
         const struct op_ticket *ticket = &result->tickets[i - 1];
         uint8_t owner[24];
@@ -369,9 +369,9 @@ find_left(const struct core *core, struct reading *reading)
         memcpy(owner, ticket->session, 16);
         memcpy(owner + 16, ticket->owner_hash, 8);
         uint64_t hash = hash_bytes(&core->hash_key, owner, sizeof(owner)) | 1;
-        uint32_t at = (uint32_t)(hash >> 32) % (2 * LOOK_TICKETS);
+        uint32_t at = (uint32_t)(hash >> 32) % (2 * INSPECTION_TICKETS);
         while (met[at] != 0 && met[at] != hash)
-            at = (at + 1) % (2 * LOOK_TICKETS);
+            at = (at + 1) % (2 * INSPECTION_TICKETS);
         reading->left[i - 1] = met[at] == hash;
         met[at] = hash;
     }
@@ -532,7 +532,7 @@ probe_search(struct core *core, struct probe *probe,
     const struct op_result *result = reading->result;
     struct probe_node *node = &probe->nodes[probe->count++];
     struct lock *lock = ticket->lock;
-    uint32_t places[LOOK_TICKETS];
+    uint32_t places[INSPECTION_TICKETS];
     uint32_t place_count = 0;
 
     memcpy(node->broker, core->settings.broker_id, 8);
@@ -654,7 +654,7 @@ add_way(struct core *core, uint64_t search, const struct probe_asked *asked,
 {
     if (!wait_counts(ticket) || search_covers(core, search, ticket, false))
         return 0;
-    search_looks_at(core, search, ticket);
+    search_visits(core, search, ticket);
     *way = (struct way){asked, ticket};
     return 1;
 }

@@ -20,7 +20,7 @@ bool deadlock_stands(const struct core *core, const struct probe *probe);
 
 /* Begins the searches that are due for the ticket's owner. Returns when the
  * ticket is due again; NEVER: not. */
-uint64_t deadlock_look(struct core *core, struct ticket *ticket);
+uint64_t deadlock_search(struct core *core, struct ticket *ticket);
 
 /* Serves probes of the list with a record that was read. Probes beyond the room
  * of a step stay in the list. */

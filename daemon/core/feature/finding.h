@@ -26,7 +26,7 @@ enum finding_stage {
 struct finding {
     enum finding_kind kind;
     enum finding_stage stage;
-    enum sight_wrong wrong;
+    enum suspect_wrong wrong;
     bool old; /* a hold: it is one even if its broker knows it */
     bool broken;
     uint32_t waiters;

@@ -4,7 +4,7 @@
  */
 #include "daemon/core/feature/probe.h"
 
-#include "daemon/core/feature/look_queue.h"
+#include "daemon/core/feature/inspection_queue.h"
 #include "daemon/core/feature/message.h"
 
 /* What one costs Redis, about. */
@@ -71,7 +71,7 @@ probe_tell(struct core *core, const struct probe *probe,
     }
     message->len = (uint32_t)(at - message->words);
     count(core->counters, COUNTER_deadlock_probes);
-    looks_pay(core, MESSAGE_US);
+    inspections_pay(core, MESSAGE_US);
     message_send(core, message, broker, lock);
 }
 

@@ -16,7 +16,7 @@ struct ticket_hooks {
 
     /* The time of a wait's search has come. Returns when it comes again;
      * NEVER: not. */
-    uint64_t (*look)(struct core *core, struct ticket *ticket);
+    uint64_t (*search)(struct core *core, struct ticket *ticket);
 
     /* The owner has one more hold. */
     void (*held)(struct core *core, const struct owner *owner);

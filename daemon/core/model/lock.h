@@ -42,7 +42,7 @@ struct watch {
     uint64_t told_fence;
 };
 
-struct look;
+struct inspection;
 
 struct lock {
     struct slab_node node;
@@ -59,8 +59,9 @@ struct lock {
     struct wheel_node watch_timer;
     struct list tell_link;  /* not all who watch it have been told */
     struct handle watch_op; /* an inspection under way */
-    struct look *look;      /* ref; NULL: none is wanted; see look_queue.c */
-    bool watch_again;       /* another one after it */
+    struct inspection
+        *inspection;  /* ref; NULL: none is wanted; see inspection_queue.c */
+    bool watch_again; /* another one after it */
     struct lock_news news;
     uint16_t slot;
     uint8_t namespace; /* in core->spaces as they were at namespace_serial */

@@ -38,7 +38,7 @@ struct core {
     struct slab multilocks;
     struct slab watches;
     struct slab probes;
-    struct slab looks;
+    struct slab inspections;
     struct slab messages;
     struct slab behind;
     struct table lock_table;    /* by name */
@@ -71,11 +71,12 @@ struct core {
     uint32_t waiting;
     uint32_t away; /* sessions without a connection */
     bool stopping;
-    uint64_t stop_us;              /* NEVER; when grace is over; 0: it is */
-    struct list looks_due[2];      /* looks to be sent: for few, and for many */
-    unsigned looks_turn;           /* whose it is */
-    struct wheel_node looks_timer; /* there is time for one */
-    uint64_t looks_paid_us;        /* Redis' time is used up until then */
+    uint64_t stop_us; /* NEVER; when grace is over; 0: it is */
+    struct list
+        inspections_due[2];    /* looks to be sent: for few, and for many */
+    unsigned inspections_turn; /* whose it is */
+    struct wheel_node inspections_timer; /* there is time for one */
+    uint64_t inspections_paid_us;        /* Redis' time is used up until then */
     struct search_mark search_marks[SEARCH_MARKS];
     uint64_t fence_seen[SLOT_COUNT];
 };

@@ -19,8 +19,8 @@ enum timer_kind {
     TIMER_WATCH,
     TIMER_RELEASES,
     TIMER_AUDIT,
-    TIMER_LOOK,
-    TIMER_LOOKS,
+    TIMER_INSPECTION,
+    TIMER_INSPECTIONS,
 };
 
 /* Milliseconds to microseconds, NEVER where it does not fit. */

@@ -70,7 +70,7 @@ static void
 wait_timer(struct core *core, struct ticket *ticket)
 {
     if (core->now_us >= ticket->probe_us)
-        ticket->probe_us = core->hooks->look(core, ticket);
+        ticket->probe_us = core->hooks->search(core, ticket);
     if (core->now_us >= ticket->refresh_us)
         ticket_refresh(core, ticket);
     ticket_arm(core, ticket);

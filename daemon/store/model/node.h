@@ -21,7 +21,7 @@ struct node {
     uint16_t names;    /* the Sentinel's master; NODE_NONE: not known */
     uint64_t named_us; /* it was asked for that */
     struct store_address address;
-    struct list lanes[LANE_COUNT]; /* by link: leads, see lane.c */
+    struct list lanes[LANE_COUNT]; /* by connection: leads, see lane.c */
     uint32_t queued;
     unsigned turn;            /* the lane that is next */
     bool renewed;             /* the last call was of renewals */

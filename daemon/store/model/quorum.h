@@ -14,7 +14,7 @@
  * that it waits. A broker whose own tickets have had the lock QUORUM_TURN times
  * in a row then stays back, so that each broker gets its turn.
  *
- * A node that has lost its data grants nothing for a lease (trust.c). What it
+ * A node that has lost its data grants nothing for a lease (history.c). What it
  * begins with then is above all that was told before, as long as clocks agree
  * within a lease; what was told since, a majority without it knows.
  *
@@ -101,14 +101,14 @@ struct bid {
 };
 
 enum vote_state {
-    VOTE_NONE,    /* not asked, or nothing is to be done any more */
-    VOTE_ASKED,   /* the round's question is on its way */
-    VOTE_YES,     /* granted, renewed, done */
-    VOTE_NO,      /* it was refused, or did not run */
-    VOTE_DOUBT,   /* it may have run */
-    VOTE_RAISING, /* its fence is being raised to the others' */
-    VOTE_MENDING, /* a hold is being put where it is missing */
-    VOTE_UNDOING, /* what it has granted is being taken back */
+    VOTE_NONE,      /* not asked, or nothing is to be done any more */
+    VOTE_ASKED,     /* the round's question is on its way */
+    VOTE_YES,       /* granted, renewed, done */
+    VOTE_NO,        /* it was refused, or did not run */
+    VOTE_DOUBT,     /* it may have run */
+    VOTE_RAISING,   /* its fence is being raised to the others' */
+    VOTE_REPAIRING, /* a hold is being put where it is missing */
+    VOTE_UNDOING,   /* what it has granted is being taken back */
 };
 
 struct vote {
@@ -123,7 +123,7 @@ struct vote {
 };
 
 /* A ticket that some nodes show. */
-struct sight_of {
+struct merged_view {
     struct op_ticket ticket; /* of its words the lengths */
     uint32_t seen;           /* bits of nodes */
     uint32_t nodes;
@@ -143,9 +143,9 @@ struct round {
     uint32_t out; /* votes under way */
     uint32_t stats[OP_REFUSED + 1];
     uint32_t again_ms;
-    struct op_result about;  /* who is in the way, or what was asked for */
-    struct sight_of *sights; /* owned, or NULL */
-    uint32_t sight_count;
+    struct op_result about;    /* who is in the way, or what was asked for */
+    struct merged_view *views; /* owned, or NULL */
+    uint32_t view_count;
     struct op_ticket *shown; /* owned, or NULL */
     char name[PROTO_NAME_MAX];
     char words[3][PROTO_NOTE_MAX]; /* of the question */

@@ -1,29 +1,30 @@
 /*
- * The store's own state, for the files of daemon/store only. Nodes,
- * connections and calls are in model_*.h. Each other header has the functions
- * of the file of its name.
+ * The store's own state, for the files of daemon/store only. Nodes, connections
+ * and calls are in model_*.h. Each other header has the functions of the file
+ * of its name.
  *
- * A *node* is an address with a queue of operations; a *link* is one connection
- * to a node: each node has a data link, and where safety is strict a second one
- * that asks what its replicas have got; one link more subscribes to this
- * broker's channel, and another one, to a Sentinel, to +switch-master. A *call*
- * is a command that has been sent on a link; replies come in calls' order.
+ * A *node* is an address with a queue of operations; a *connection* is one
+ * connection to a node: each node has a data connection, and where safety is
+ * strict a second one that asks what its replicas have got; one connection more
+ * subscribes to this broker's channel, and another one, to a Sentinel, to
+ * +switch-master. A *call* is a command that has been sent on a connection;
+ * replies come in calls' order.
  *
  * An operation is in exactly one place: a lane of a node, a call, the parked
  * (to be routed again later, or when there is a route), or the done.
  *
- * From below: times.c. fence_clock.c: where fences begin. link.c: a connection
+ * From below: times.c. fence_clock.c: where fences begin. conn.c: a connection
  * and its calls. fault.c: its faults. strict.c: replies that wait for replicas.
  * lane.c, op_queue.c: where operations wait. bid.c, quorum.c, round.c: what the
- * core asks of several masters, as votes. trust.c: which node may grant.
+ * core asks of several masters, as votes. history.c: which node may grant.
  * route.c: which node an operation goes to. audit.c: what the core asks of a
  * node, whatever locks are there. call.c: batches and their replies.
  * replicas.c: what replicas have. confirm.c asks that. mark.c: the marker.
  * peers.c: what brokers tell one another. sentinel.c asks who the master is.
  *
- * Above these: link_life.c: a connection begins and ends. map.c: the map of
+ * Above these: conn_life.c: a connection begins and ends. map.c: the map of
  * slots. master.c: the change to another master. handshake.c, reply.c and
- * link_time.c: a connection's greeting, its replies, and its time. health.c:
+ * conn_time.c: a connection's greeting, its replies, and its time. health.c:
  * why a node grants nothing. store.c: the front, and time.
  */
 #ifndef HOLDFAST_STORE_MODEL_STATE_H
@@ -36,7 +37,7 @@
 #include "daemon/base/wheel.h"
 #include "daemon/op/op_audit.h"
 #include "daemon/store/model/call.h"
-#include "daemon/store/model/link.h"
+#include "daemon/store/model/conn.h"
 #include "daemon/store/model/node.h"
 #include "daemon/store/store.h"
 #include "daemon/store/wire/record.h"
@@ -88,7 +89,7 @@ struct store {
     struct table leads; /* of all lanes, by session, node and lane */
     struct hash_key lead_key;
     struct slab calls;
-    struct link links[LINK_COUNT];
+    struct conn conns[CONN_COUNT];
     struct node nodes[STORE_NODES_MAX];
     uint16_t node_count;        /* used ones are below it */
     uint16_t slots[SLOT_COUNT]; /* node, or NODE_NONE */
@@ -102,7 +103,7 @@ struct store {
     uint64_t ids_us; /* when that was */
     uint64_t map_next_us;
     uint64_t map_old_us; /* then it is asked for again */
-    uint32_t map_turn;   /* which link to ask next */
+    uint32_t map_turn;   /* which connection to ask next */
     uint64_t unknown_us; /* when a node without an address was logged; or 0 */
     uint64_t map_bad_us; /* when an unusable map was logged; or 0 */
     uint64_t map_backoff_us;
@@ -137,7 +138,7 @@ struct store {
     char news_text[NEWS_BYTES];
     struct op_grant grants[GRANTS_MAX];
     struct op_ticket tickets[TICKETS_SHOWN];
-    struct op_sight sights[AUDIT_SIGHTS_MAX];
+    struct op_suspect suspects[AUDIT_SUSPECTS_MAX];
 };
 
 /* call.c */

@@ -62,10 +62,10 @@ health_copy(char *out, size_t out_bytes, struct text text)
 }
 
 bool
-health_fault(struct link *link, enum health_reason reason, struct text said,
+health_fault(struct conn *conn, enum health_reason reason, struct text said,
     uint64_t now_us)
 {
-    struct link_fault *fault = &link->fault;
+    struct conn_fault *fault = &conn->fault;
     char before[sizeof(fault->said)];
 
     require(reason != HEALTH_FINE);
@@ -81,7 +81,7 @@ health_fault(struct link *link, enum health_reason reason, struct text said,
 }
 
 void
-health_grants(struct link *link)
+health_grants(struct conn *conn)
 {
-    link->fault.reason = HEALTH_FINE;
+    conn->fault.reason = HEALTH_FINE;
 }

@@ -17,10 +17,10 @@ void health_copy(char *out, size_t out_bytes, struct text text);
 
 /* Notes a fault of the connection. True: it is to be logged, as it is new, or
  * was told a minute ago. */
-bool health_fault(struct link *link, enum health_reason reason,
+bool health_fault(struct conn *conn, enum health_reason reason,
     struct text said, uint64_t now_us);
 
 /* The node has taken what grants: the connection has no fault. */
-void health_grants(struct link *link);
+void health_grants(struct conn *conn);
 
 #endif

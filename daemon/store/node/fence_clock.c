@@ -2,7 +2,7 @@
  * The fence clock: where fences begin of which Redis knows nothing, or may know
  * too little (lua/call.lua). It is the latest time that any Redis host has
  * told, to this broker or to another one, which tells it by the marker
- * (trust.c). From there it runs on, and never goes back, whatever is done to
+ * (history.c). From there it runs on, and never goes back, whatever is done to
  * the clocks. It runs slower than clocks may, so that it does not get away from
  * them by drift alone.
  *
@@ -44,9 +44,9 @@ fence_clock_floor(const struct store *store)
     uint64_t fence_us = fence_clock_us(store, store->now_us);
 
     for (uint16_t i = 0; i < store->node_count; i++) {
-        const struct link *link = &store->links[i];
-        uint64_t time_us = store->now_us + (uint64_t)link->clock_us;
-        if (link->clock_at_us > 0 && fence_us > time_us + FAR_US / 2)
+        const struct conn *conn = &store->conns[i];
+        uint64_t time_us = store->now_us + (uint64_t)conn->clock_us;
+        if (conn->clock_at_us > 0 && fence_us > time_us + FAR_US / 2)
             return 0;
     }
     return fence_us + JUMP_US;

@@ -4,10 +4,10 @@
  */
 #include "daemon/store/node/handshake.h"
 
+#include "daemon/store/node/conn.h"
+#include "daemon/store/node/conn_life.h"
 #include "daemon/store/node/fault.h"
-#include "daemon/store/node/link.h"
-#include "daemon/store/node/link_life.h"
-#include "daemon/store/node/trust.h"
+#include "daemon/store/node/history.h"
 #include "daemon/store/strict/replicas.h"
 #include "daemon/store/topology/map.h"
 #include "daemon/store/topology/route.h"
@@ -17,55 +17,55 @@
 #include "daemon/base/log.h"
 
 static void
-link_auth(struct store *store, struct link *link, uint64_t now_us,
+conn_auth(struct store *store, struct conn *conn, uint64_t now_us,
     const char *username, const char *password)
 {
     if (password[0] != '\0' && username[0] != '\0')
-        LINK_SEND(store, link, CALL_AUTH, now_us, TEXT("AUTH"),
+        CONN_SEND(store, conn, CALL_AUTH, now_us, TEXT("AUTH"),
             text_from(username), text_from(password));
     else if (password[0] != '\0')
-        LINK_SEND(
-            store, link, CALL_AUTH, now_us, TEXT("AUTH"), text_from(password));
+        CONN_SEND(
+            store, conn, CALL_AUTH, now_us, TEXT("AUTH"), text_from(password));
 }
 
 void
-link_connected(struct store *store, struct link *link, uint64_t now_us)
+conn_connected(struct store *store, struct conn *conn, uint64_t now_us)
 {
     const struct store_settings *settings = &store->settings;
 
-    if (link->state != LINK_CONNECTING)
+    if (conn->state != CONN_CONNECTING)
         return;
     count(store->counters, COUNTER_redis_connects);
-    link->state = LINK_GREETING;
-    if (sentinel_is(store, link)) {
-        link_auth(store, link, now_us, settings->sentinel_username,
+    conn->state = CONN_GREETING;
+    if (sentinel_is(store, conn)) {
+        conn_auth(store, conn, now_us, settings->sentinel_username,
             settings->sentinel_password);
-        sentinel_greet(store, link, now_us);
+        sentinel_greet(store, conn, now_us);
     } else {
-        link_auth(store, link, now_us, settings->username, settings->password);
-        LINK_SEND(store, link, CALL_INFO, now_us, TEXT("INFO"));
-        LINK_SEND(
-            store, link, CALL_CLIENT_ID, now_us, TEXT("CLIENT"), TEXT("ID"));
-        LINK_SEND(store, link, CALL_TIME, now_us, TEXT("TIME"));
+        conn_auth(store, conn, now_us, settings->username, settings->password);
+        CONN_SEND(store, conn, CALL_INFO, now_us, TEXT("INFO"));
+        CONN_SEND(
+            store, conn, CALL_CLIENT_ID, now_us, TEXT("CLIENT"), TEXT("ID"));
+        CONN_SEND(store, conn, CALL_TIME, now_us, TEXT("TIME"));
     }
-    if (list_empty(&link->calls)) {
-        link_abandon(store, link, now_us, "greeting does not fit");
+    if (list_empty(&conn->calls)) {
+        conn_abandon(store, conn, now_us, "greeting does not fit");
         return;
     }
-    container_of(link->calls.prev, struct call, link)->last = true;
+    container_of(conn->calls.prev, struct call, link)->last = true;
 }
 
 /* Whether another node of a quorum is that very process, by another name: it
  * must not have two votes at a time. */
 static bool
 is_another_node(
-    const struct store *store, const struct link *link, struct text run_id)
+    const struct store *store, const struct conn *conn, struct text run_id)
 {
     if (store->quorum == NULL || run_id.len == 0)
         return false;
     for (uint16_t i = 0; i < store->node_count; i++)
-        if (i != link->node && store->links[i].named &&
-            text_equal(run_id, text_from(store->links[i].run_id)))
+        if (i != conn->node && store->conns[i].named &&
+            text_equal(run_id, text_from(store->conns[i].run_id)))
             return true;
     return false;
 }
@@ -85,7 +85,7 @@ is_older_than_7(struct text version)
 /* HEALTH_FINE where the node is one that we can work with; else `*said` may say
  * more. */
 static enum health_reason
-info_objection(const struct store *store, const struct link *link,
+info_objection(const struct store *store, const struct conn *conn,
     struct text info, struct text *said)
 {
     bool cluster = text_equal(info_value(info, "cluster_enabled"), TEXT("1"));
@@ -106,40 +106,40 @@ info_objection(const struct store *store, const struct link *link,
     if (is_older_than_7(*said))
         return HEALTH_VERSION;
     *said = TEXT("");
-    if (is_another_node(store, link, info_value(info, "run_id")))
+    if (is_another_node(store, conn, info_value(info, "run_id")))
         return HEALTH_SAME_NODE;
     return HEALTH_FINE;
 }
 
 /* A master of the map that is a replica now has another one in its place. */
 static void
-link_set_role(struct store *store, struct link *link, struct text info)
+conn_set_role(struct store *store, struct conn *conn, struct text info)
 {
-    link->readonly = text_equal(info_value(info, "role"), TEXT("slave"));
-    if (!link->readonly)
+    conn->readonly = text_equal(info_value(info, "role"), TEXT("slave"));
+    if (!conn->readonly)
         return;
-    link->demoted = store->settings.topology != STORE_CLUSTER;
-    replicas_forget(&link->replicas); /* they are another one's */
-    if (store->nodes[link->node].mapped)
+    conn->demoted = store->settings.topology != STORE_CLUSTER;
+    replicas_forget(&conn->replicas); /* they are another one's */
+    if (store->nodes[conn->node].mapped)
         route_want_map(store);
 }
 
 /* What INFO says of the node's history; `run_id` is empty where it was asked
  * for replication alone. */
 static void
-link_history(struct store *store, struct link *link, const struct call *call,
+conn_history(struct store *store, struct conn *conn, const struct call *call,
     uint64_t now_us, struct text run_id, struct text info)
 {
-    bool settled = link->settled;
+    bool settled = conn->settled;
 
-    trust_learn(store, link, run_id, info_value(info, "master_replid"),
+    history_learn(store, conn, run_id, info_value(info, "master_replid"),
         info_value(info, "master_replid2"), now_us);
-    link_set_role(store, link, info);
-    trust_vouch(store, link, call, info, settled, now_us);
+    conn_set_role(store, conn, info);
+    history_vouch(store, conn, call, info, settled, now_us);
 }
 
 void
-link_info(struct store *store, struct link *link, const struct call *call,
+conn_info(struct store *store, struct conn *conn, const struct call *call,
     uint64_t now_us, const struct resp *reply)
 {
     char name[80];
@@ -147,41 +147,41 @@ link_info(struct store *store, struct link *link, const struct call *call,
     struct text said;
 
     if (reply->type != RESP_STRING) {
-        link_give_up(store, link, now_us, HEALTH_NO_REDIS,
+        conn_give_up(store, conn, now_us, HEALTH_NO_REDIS,
             "the answer to INFO is no text");
         return;
     }
-    enum health_reason wrong = info_objection(store, link, reply->text, &said);
+    enum health_reason wrong = info_objection(store, conn, reply->text, &said);
     if (wrong != HEALTH_FINE) {
-        link_unfit(store, link, now_us, wrong, said);
+        conn_unfit(store, conn, now_us, wrong, said);
         return;
     }
-    link->named = true;
-    link_history(store, link, call, now_us, info_value(reply->text, "run_id"),
+    conn->named = true;
+    conn_history(store, conn, call, now_us, info_value(reply->text, "run_id"),
         reply->text);
     policy = info_value(reply->text, "maxmemory_policy");
     if (!text_equal(policy, TEXT("noeviction")) && policy.len > 0)
         log_write(LOG_WARN, "redis_may_evict_locks",
-            log_word("node", link_name(store, link, name, sizeof(name))),
+            log_word("node", conn_name(store, conn, name, sizeof(name))),
             log_span("maxmemory_policy", policy),
             log_quoted("advice", TEXT("set maxmemory-policy noeviction: an "
                                       "evicted lock is held twice")));
 }
 
 void
-link_ids(struct store *store, struct link *link, const struct call *call,
+conn_ids(struct store *store, struct conn *conn, const struct call *call,
     uint64_t now_us, const struct resp *reply)
 {
     if (reply->type != RESP_STRING) {
-        link->ids_asked = false;
-        trust_mute(store, link, now_us);
+        conn->ids_asked = false;
+        history_mute(store, conn, now_us);
         return;
     }
-    link_history(store, link, call, now_us, TEXT(""), reply->text);
+    conn_history(store, conn, call, now_us, TEXT(""), reply->text);
 }
 
 void
-link_time(struct store *store, struct link *link, const struct call *call,
+conn_time(struct store *store, struct conn *conn, const struct call *call,
     uint64_t now_us, const struct resp *reply)
 {
     uint64_t seconds;
@@ -191,11 +191,12 @@ link_time(struct store *store, struct link *link, const struct call *call,
         !text_to_u64(reply->item[0].text, UINT64_MAX / 2000000, &seconds) ||
         !text_to_u64(reply->item[1].text, 999999, &micros))
         return;
-    trust_clock(store, link, seconds * 1000000 + micros, call->sent_us, now_us);
+    history_clock(
+        store, conn, seconds * 1000000 + micros, call->sent_us, now_us);
 }
 
 static void
-link_subscribe(struct store *store, struct link *link, uint64_t now_us)
+conn_subscribe(struct store *store, struct conn *conn, uint64_t now_us)
 {
     char channel[80];
     size_t len = strlen(store->channel);
@@ -204,71 +205,71 @@ link_subscribe(struct store *store, struct link *link, uint64_t now_us)
     memcpy(channel + len, store->settings.broker_id, 8);
     /* Nobody hears it yet. Scripts publish, and do without where they may not:
      * then nobody would say so. */
-    LINK_SEND(store, link, CALL_PUBLISH, now_us, TEXT("PUBLISH"),
+    CONN_SEND(store, conn, CALL_PUBLISH, now_us, TEXT("PUBLISH"),
         text_make(channel, len + 8), TEXT("?"));
     memcpy(channel + len, "watch", 5);
-    LINK_SEND(store, link, CALL_SUBSCRIBE, now_us, TEXT("SUBSCRIBE"),
+    CONN_SEND(store, conn, CALL_SUBSCRIBE, now_us, TEXT("SUBSCRIBE"),
         text_make(channel, len + 5));
     memcpy(channel + len, store->settings.broker_id, 8);
-    struct call *call = LINK_SEND(store, link, CALL_SUBSCRIBE, now_us,
+    struct call *call = CONN_SEND(store, conn, CALL_SUBSCRIBE, now_us,
         TEXT("SUBSCRIBE"), text_make(channel, len + 8));
     if (call != NULL)
         call->last = true;
 }
 
 void
-link_prepare(struct store *store, struct link *link, uint64_t now_us)
+conn_prepare(struct store *store, struct conn *conn, uint64_t now_us)
 {
     char digits[20];
     struct call *call;
 
-    link->state = LINK_PREPARING;
-    if (link->old_client_id != 0 &&
-        memcmp(link->old_run_id, link->run_id, sizeof(link->run_id)) == 0) {
-        size_t len = text_from_u64(digits, link->old_client_id);
-        LINK_SEND(store, link, CALL_KILL, now_us, TEXT("CLIENT"), TEXT("KILL"),
+    conn->state = CONN_PREPARING;
+    if (conn->old_client_id != 0 &&
+        memcmp(conn->old_run_id, conn->run_id, sizeof(conn->run_id)) == 0) {
+        size_t len = text_from_u64(digits, conn->old_client_id);
+        CONN_SEND(store, conn, CALL_KILL, now_us, TEXT("CLIENT"), TEXT("KILL"),
             TEXT("ID"), text_make(digits, len));
     }
-    call = LINK_SEND(store, link, CALL_NAME, now_us, TEXT("CLIENT"),
+    call = CONN_SEND(store, conn, CALL_NAME, now_us, TEXT("CLIENT"),
         TEXT("SETNAME"), TEXT("holdfastd"));
-    if (link_listens(store, link)) {
-        link_subscribe(store, link, now_us);
+    if (conn_listens(store, conn)) {
+        conn_subscribe(store, conn, now_us);
         return;
     }
-    if (link->stranger)
-        route_ask_map(store, link, now_us);
-    if (!link_is_witness(store, link))
-        link_load_scripts(store, link, now_us);
-    if (!list_empty(&link->calls))
-        call = container_of(link->calls.prev, struct call, link);
+    if (conn->stranger)
+        route_ask_map(store, conn, now_us);
+    if (!conn_is_witness(store, conn))
+        conn_load_scripts(store, conn, now_us);
+    if (!list_empty(&conn->calls))
+        call = container_of(conn->calls.prev, struct call, link);
     if (call != NULL)
         call->last = true;
 }
 
 void
-link_ready(struct store *store, struct link *link, uint64_t now_us)
+conn_ready(struct store *store, struct conn *conn, uint64_t now_us)
 {
     char name[80];
 
-    link->state = LINK_READY;
-    link->again = false;
+    conn->state = CONN_READY;
+    conn->again = false;
     /* Rights are a user's: they are looked at before anybody asks. */
-    link->unproved =
-        link_serves(store, link) && (store->settings.username[0] != '\0' ||
+    conn->unproved =
+        conn_serves(store, conn) && (store->settings.username[0] != '\0' ||
                                         store->settings.password[0] != '\0');
-    link->probing = 0;
-    health_grants(link);
-    link->old_client_id = 0; /* the answer has come, so it is dead */
-    link->backoff_us = BACKOFF_MIN_US;
-    if (link_serves(store, link)) {
-        trust_has_locks(store, link);
+    conn->probing = 0;
+    health_grants(conn);
+    conn->old_client_id = 0; /* the answer has come, so it is dead */
+    conn->backoff_us = BACKOFF_MIN_US;
+    if (conn_serves(store, conn)) {
+        history_has_locks(store, conn);
         route_move_subscriber(store, now_us);
     }
-    if (link_is_witness(store, link))
-        replicas_begin(store, link, now_us);
+    if (conn_is_witness(store, conn))
+        replicas_begin(store, conn, now_us);
     if (store->slots_mapped == 0)
         store->map_next_us = 0; /* here is somebody to ask */
     log_write(LOG_INFO, "redis_link_ready",
-        log_word("node", link_name(store, link, name, sizeof(name))),
-        link_use(store, link));
+        log_word("node", conn_name(store, conn, name, sizeof(name))),
+        conn_use(store, conn));
 }

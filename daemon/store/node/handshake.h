@@ -7,24 +7,24 @@
 #include "daemon/store/model/state.h"
 
 /* The connection stands: sends the greeting. */
-void link_connected(struct store *store, struct link *link, uint64_t now_us);
+void conn_connected(struct store *store, struct conn *conn, uint64_t now_us);
 
 /* Takes INFO of the greeting: whether the node can be used, and its history. */
-void link_info(struct store *store, struct link *link, const struct call *call,
+void conn_info(struct store *store, struct conn *conn, const struct call *call,
     uint64_t now_us, const struct resp *reply);
 
 /* Takes INFO of a connection that is in use. */
-void link_ids(struct store *store, struct link *link, const struct call *call,
+void conn_ids(struct store *store, struct conn *conn, const struct call *call,
     uint64_t now_us, const struct resp *reply);
 
 /* Compares the answer to TIME with the clock of the broker. */
-void link_time(struct store *store, struct link *link, const struct call *call,
+void conn_time(struct store *store, struct conn *conn, const struct call *call,
     uint64_t now_us, const struct resp *reply);
 
 /* The greeting was answered: sends what must be done before any script call. */
-void link_prepare(struct store *store, struct link *link, uint64_t now_us);
+void conn_prepare(struct store *store, struct conn *conn, uint64_t now_us);
 
 /* The connection is ready for operations. */
-void link_ready(struct store *store, struct link *link, uint64_t now_us);
+void conn_ready(struct store *store, struct conn *conn, uint64_t now_us);
 
 #endif

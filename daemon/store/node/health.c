@@ -1,11 +1,11 @@
 /*
  * Which node grants nothing now, why, and since when.
  *
- * Each link keeps its latest fault (fault.c): why it has no connection, or
- * what Redis answered last where it refuses what grants. A link that becomes
- * ready has none. One that refuses has its fault until something that grants is
- * answered; where no client asks for that, the marker of mark.c is written each
- * second, and Redis takes that where it takes grants.
+ * Each connection keeps its latest fault (fault.c): why it has no connection,
+ * or what Redis answered last where it refuses what grants. A connection that
+ * becomes ready has none. One that refuses has its fault until something that
+ * grants is answered; where no client asks for that, the marker of mark.c is
+ * written each second, and Redis takes that where it takes grants.
  *
  * Once a turn the faults, and what is known of settling, replicas, slots and
  * Sentinels, become the one struct health that core and io show.
@@ -13,8 +13,8 @@
 #include "daemon/store/node/health.h"
 
 #include "daemon/store/model/quorum.h"
-#include "daemon/store/node/link.h"
-#include "daemon/store/node/trust.h"
+#include "daemon/store/node/conn.h"
+#include "daemon/store/node/history.h"
 #include "daemon/store/strict/strict.h"
 #include "daemon/store/topology/quorum.h"
 #include "daemon/store/topology/route.h"
@@ -24,48 +24,48 @@
 #include <inttypes.h>
 
 static enum health_reason
-link_reason(const struct link *link)
+conn_reason(const struct conn *conn)
 {
-    if (link->late)
+    if (conn->late)
         return HEALTH_SILENT;
-    if (link->state == LINK_READY || link->fault.reason != HEALTH_FINE)
-        return link->fault.reason;
+    if (conn->state == CONN_READY || conn->fault.reason != HEALTH_FINE)
+        return conn->fault.reason;
     return HEALTH_CONNECTING;
 }
 
-/* Which of a node's links has the fault that counts. */
-static const struct link *
-link_at_fault(const struct store *store, uint32_t index)
+/* Which of a node's connections has the fault that counts. */
+static const struct conn *
+conn_at_fault(const struct store *store, uint32_t index)
 {
-    const struct link *link = &store->links[index];
-    const struct link *witness = &store->links[LINK_WITNESS + index];
+    const struct conn *conn = &store->conns[index];
+    const struct conn *ack = &store->conns[CONN_WITNESS + index];
 
-    if (link_reason(link) == HEALTH_FINE && link_is_witness(store, witness) &&
-        !store->nodes[index].sentinel && witness->state != LINK_READY)
-        return witness;
-    return link;
+    if (conn_reason(conn) == HEALTH_FINE && conn_is_witness(store, ack) &&
+        !store->nodes[index].sentinel && ack->state != CONN_READY)
+        return ack;
+    return conn;
 }
 
 static enum health_reason
 node_reason(const struct store *store, uint32_t index)
 {
-    const struct link *link = &store->links[index];
-    enum health_reason reason = link_reason(link_at_fault(store, index));
+    const struct conn *conn = &store->conns[index];
+    enum health_reason reason = conn_reason(conn_at_fault(store, index));
 
     if (reason != HEALTH_FINE)
         return reason;
-    if (link->unproved && link->probing > 0)
+    if (conn->unproved && conn->probing > 0)
         return HEALTH_CONNECTING;
     if (store->nodes[index].sentinel)
         return store->nodes[index].nameless ? HEALTH_MASTER_UNKNOWN
                                             : HEALTH_FINE;
     if (store->quorum != NULL && store->quorum->other_list[index][0] != '\0')
         return HEALTH_OTHER_QUORUM;
-    if (link->readonly)
+    if (conn->readonly)
         return HEALTH_REPLICA;
-    if (store->settings.strict && !confirm_possible(store, link))
+    if (store->settings.strict && !confirm_possible(store, conn))
         return HEALTH_REPLICAS;
-    return link->settled ? HEALTH_FINE : HEALTH_SETTLING;
+    return conn->settled ? HEALTH_FINE : HEALTH_SETTLING;
 }
 
 /* Whether locks depend on it. Without a map of the cluster its seeds are all
@@ -84,13 +84,13 @@ static void
 node_update(struct store *store, uint32_t index, uint64_t now_us)
 {
     struct health_node *node = &store->health.nodes[index];
-    const struct link *link = &store->links[index];
+    const struct conn *conn = &store->conns[index];
     bool needed = node_needed(store, index);
     enum health_reason reason =
         needed ? node_reason(store, index) : HEALTH_FINE;
 
     if (needed && !node->needed) {
-        link_name(store, link, node->name, sizeof(node->name));
+        conn_name(store, conn, node->name, sizeof(node->name));
         node->since_us = now_us;
         node->sentinel = store->nodes[index].sentinel;
     } else if ((reason == HEALTH_FINE) != (node->reason == HEALTH_FINE)) {
@@ -98,11 +98,11 @@ node_update(struct store *store, uint32_t index, uint64_t now_us)
     }
     node->needed = needed;
     node->reason = reason;
-    node->connected = link->state == LINK_READY;
+    node->connected = conn->state == CONN_READY;
     node->until_us = reason == HEALTH_SETTLING
-                         ? link->since_us + peers_settle_us(store, now_us)
+                         ? conn->since_us + peers_settle_us(store, now_us)
                          : 0;
-    const struct link_fault *fault = &link_at_fault(store, index)->fault;
+    const struct conn_fault *fault = &conn_at_fault(store, index)->fault;
     if (reason == HEALTH_OTHER_QUORUM)
         memcpy(
             node->said, store->quorum->other_list[index], sizeof(node->said));

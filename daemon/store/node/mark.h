@@ -7,14 +7,14 @@
 #include "daemon/store/model/state.h"
 
 /* Takes the answer to a read or a write of the marker. */
-void trust_marked(struct store *store, struct link *link, bool wrote,
+void history_marked(struct store *store, struct conn *conn, bool wrote,
     const struct resp *reply, uint64_t now_us);
 
 /* Settles with the node where its time is over; asks for its IDs, and for the
  * marker, where that is due. */
-void trust_tick(struct store *store, struct link *link, uint64_t now_us);
+void history_tick(struct store *store, struct conn *conn, uint64_t now_us);
 
-/* When trust_tick() has something to do. */
-uint64_t trust_next_us(const struct store *store, const struct link *link);
+/* When history_tick() has something to do. */
+uint64_t history_next_us(const struct store *store, const struct conn *conn);
 
 #endif

@@ -22,9 +22,9 @@
 #include "daemon/store/node/peers.h"
 
 #include "daemon/store/model/quorum.h"
+#include "daemon/store/node/conn.h"
 #include "daemon/store/node/fault.h"
-#include "daemon/store/node/link.h"
-#include "daemon/store/node/trust.h"
+#include "daemon/store/node/history.h"
 
 #include "daemon/base/log.h"
 
@@ -71,16 +71,16 @@ own_safety(const struct store *store)
 
 /* The node's time; 0: it is not known. */
 static uint64_t
-node_time_ms(const struct link *link, uint64_t now_us)
+node_time_ms(const struct conn *conn, uint64_t now_us)
 {
-    return link->clock_at_us > 0 ? (now_us + (uint64_t)link->clock_us) / 1000
+    return conn->clock_at_us > 0 ? (now_us + (uint64_t)conn->clock_us) / 1000
                                  : 0;
 }
 
-/* Asks of a node's link that is ready. */
+/* Asks of a node's connection that is ready. */
 static void
 exchange(
-    struct store *store, struct link *link, struct text key, uint64_t now_us)
+    struct store *store, struct conn *conn, struct text key, uint64_t now_us)
 {
     const struct store_settings *own = &store->settings;
     char words[WORDS_MAX];
@@ -92,47 +92,47 @@ exchange(
         " safety=%s longest=%" PRIu64 " age=%" PRIu64 " at=%" PRIu64,
         own->broker_id, own->lease_ms, own->settle_us / 1000, own_safety(store),
         store->longest_us / 1000, (now_us - store->longest_at_us) / 1000,
-        node_time_ms(link, now_us));
+        node_time_ms(conn, now_us));
     size_t digits =
         text_from_u64(expiry, (store->longest_us + 2 * OVERLAP_US) / 1000);
-    LINK_SEND(store, link, CALL_PEERS, now_us, TEXT("SET"), key,
+    CONN_SEND(store, conn, CALL_PEERS, now_us, TEXT("SET"), key,
         text_make(words, (size_t)len), TEXT("PX"), text_make(expiry, digits),
         TEXT("GET"));
 }
 
 static void
 claim_list(
-    struct store *store, struct link *link, struct text key, uint64_t now_us)
+    struct store *store, struct conn *conn, struct text key, uint64_t now_us)
 {
-    LINK_SEND(store, link, CALL_LIST, now_us, TEXT("SET"), key,
+    CONN_SEND(store, conn, CALL_LIST, now_us, TEXT("SET"), key,
         text_from(store->quorum->list), TEXT("NX"), TEXT("GET"));
 }
 
 void
-peers_tick(struct store *store, struct link *link, uint64_t now_us)
+peers_tick(struct store *store, struct conn *conn, uint64_t now_us)
 {
     char key[KEY_BYTES];
     uint16_t slot = 0;
 
-    if (store->settings.lease_ms == 0 || now_us < link->peers_us ||
-        link->readonly)
+    if (store->settings.lease_ms == 0 || now_us < conn->peers_us ||
+        conn->readonly)
         return;
-    size_t len = trust_key(store, link, "brokers", &slot, key);
-    link->peers_us = now_us + (len == 0 ? AGAIN_US : EVERY_US);
+    size_t len = history_key(store, conn, "brokers", &slot, key);
+    conn->peers_us = now_us + (len == 0 ? AGAIN_US : EVERY_US);
     if (len == 0)
         return;
-    exchange(store, link, text_make(key, len), now_us);
+    exchange(store, conn, text_make(key, len), now_us);
     if (store->quorum == NULL)
         return;
-    len = trust_key(store, link, "quorum", &slot, key);
-    claim_list(store, link, text_make(key, len), now_us);
+    len = history_key(store, conn, "quorum", &slot, key);
+    claim_list(store, conn, text_make(key, len), now_us);
 }
 
 uint64_t
-peers_next_us(const struct store *store, const struct link *link)
+peers_next_us(const struct store *store, const struct conn *conn)
 {
-    return store->settings.lease_ms == 0 || link->readonly ? WHEEL_NEVER
-                                                           : link->peers_us;
+    return store->settings.lease_ms == 0 || conn->readonly ? WHEEL_NEVER
+                                                           : conn->peers_us;
 }
 
 /* The value of KEY=, in words with blanks between. */
@@ -188,17 +188,17 @@ other_key(const struct store *store, const struct words *words)
 }
 
 static void
-say_differ(const struct store *store, struct link *link, const char *key,
+say_differ(const struct store *store, struct conn *conn, const char *key,
     const struct words *there, uint64_t now_us)
 {
     char name[80];
 
-    if (link->differ_told_us > 0 &&
-        now_us < link->differ_told_us + SAID_AGAIN_US)
+    if (conn->differ_told_us > 0 &&
+        now_us < conn->differ_told_us + SAID_AGAIN_US)
         return;
-    link->differ_told_us = now_us;
+    conn->differ_told_us = now_us;
     log_write(LOG_WARN, "redis_brokers_differ",
-        log_word("node", link_name(store, link, name, sizeof(name))),
+        log_word("node", conn_name(store, conn, name, sizeof(name))),
         log_word("key", key), log_quoted("broker", there->broker),
         log_number("lease_ms", store->settings.lease_ms),
         log_number("there_lease_ms", there->lease_ms),
@@ -210,7 +210,7 @@ say_differ(const struct store *store, struct link *link, const char *key,
 
 /* No configuration has a longer lease: whatever wrote that is no broker. */
 static uint64_t
-bound_lease(struct store *store, const struct link *link,
+bound_lease(struct store *store, const struct conn *conn,
     const struct words *there, uint64_t lease_ms, uint64_t now_us)
 {
     char name[80];
@@ -221,7 +221,7 @@ bound_lease(struct store *store, const struct link *link,
         now_us >= store->bounded_told_us + SAID_AGAIN_US) {
         store->bounded_told_us = now_us;
         log_write(LOG_WARN, "redis_brokers_garbled",
-            log_word("node", link_name(store, link, name, sizeof(name))),
+            log_word("node", conn_name(store, conn, name, sizeof(name))),
             log_quoted("broker", there->broker),
             log_number("lease_ms", lease_ms),
             log_signed("most_ms", STORE_LEASE_MAX_MS),
@@ -233,16 +233,16 @@ bound_lease(struct store *store, const struct link *link,
 
 /* Words of another broker: its lease, and the longest that it has heard of. */
 static void
-leases_hear(struct store *store, const struct link *link,
+leases_hear(struct store *store, const struct conn *conn,
     const struct words *words, uint64_t now_us)
 {
-    uint64_t time_ms = node_time_ms(link, now_us);
+    uint64_t time_ms = node_time_ms(conn, now_us);
     uint64_t lain_ms =
         words->at_ms > 0 && words->at_ms < time_ms ? time_ms - words->at_ms : 0;
     uint64_t lease_ms =
-        bound_lease(store, link, words, words->lease_ms, now_us);
+        bound_lease(store, conn, words, words->lease_ms, now_us);
     uint64_t longest_ms =
-        bound_lease(store, link, words, words->longest_ms, now_us);
+        bound_lease(store, conn, words, words->longest_ms, now_us);
 
     longest_hear(store, lease_ms, lain_ms, now_us);
     longest_hear(store, longest_ms, words->age_ms + lain_ms, now_us);
@@ -250,32 +250,32 @@ leases_hear(struct store *store, const struct link *link,
 
 /* The words of the broker that wrote before, or nil. */
 static void
-peers_heard(struct store *store, struct link *link, const struct resp *reply,
+peers_heard(struct store *store, struct conn *conn, const struct resp *reply,
     uint64_t now_us)
 {
     struct words words;
 
     if (reply->type != RESP_STRING || !words_read(reply->text, &words) ||
         text_equal(words.broker, text_from(store->settings.broker_id))) {
-        link->differs = 0;
+        conn->differs = 0;
         return;
     }
-    leases_hear(store, link, &words, now_us);
+    leases_hear(store, conn, &words, now_us);
     const char *key = other_key(store, &words);
     if (key == NULL) {
-        link->differs = 0;
+        conn->differs = 0;
         return;
     }
-    if (++link->differs >= 2)
-        say_differ(store, link, key, &words, now_us);
+    if (++conn->differs >= 2)
+        say_differ(store, conn, key, &words, now_us);
 }
 
 /* The list that the node has had before, or nil: it has ours now. */
 static void
-peers_list(struct store *store, struct link *link, const struct resp *reply,
+peers_list(struct store *store, struct conn *conn, const struct resp *reply,
     uint64_t now_us)
 {
-    char *other = store->quorum->other_list[link->node];
+    char *other = store->quorum->other_list[conn->node];
     char name[80];
 
     if (reply->type == RESP_ERROR)
@@ -285,10 +285,10 @@ peers_list(struct store *store, struct link *link, const struct resp *reply,
         other[0] = '\0';
         return;
     }
-    link->peers_us = now_us + AGAIN_US;
+    conn->peers_us = now_us + AGAIN_US;
     if (other[0] == '\0')
         log_write(LOG_ERROR, "redis_other_quorum",
-            log_word("node", link_name(store, link, name, sizeof(name))),
+            log_word("node", conn_name(store, conn, name, sizeof(name))),
             log_quoted("nodes", reply->text),
             log_quoted("advice", TEXT("see guarantees.md, One list of nodes")));
     health_copy(other, HEALTH_SAID_MAX, reply->text);
@@ -297,11 +297,11 @@ peers_list(struct store *store, struct link *link, const struct resp *reply,
 }
 
 void
-peers_reply(struct store *store, struct link *link, const struct call *call,
+peers_reply(struct store *store, struct conn *conn, const struct call *call,
     const struct resp *reply, uint64_t now_us)
 {
     if (call->kind == CALL_LIST)
-        peers_list(store, link, reply, now_us);
+        peers_list(store, conn, reply, now_us);
     else
-        peers_heard(store, link, reply, now_us);
+        peers_heard(store, conn, reply, now_us);
 }

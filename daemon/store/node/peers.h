@@ -8,13 +8,13 @@
 
 /* Exchanges settings and leases with other brokers by the node, if it is time
  * for that. */
-void peers_tick(struct store *store, struct link *link, uint64_t now_us);
+void peers_tick(struct store *store, struct conn *conn, uint64_t now_us);
 
 /* When peers_tick() has something to do; WHEEL_NEVER: not. */
-uint64_t peers_next_us(const struct store *store, const struct link *link);
+uint64_t peers_next_us(const struct store *store, const struct conn *conn);
 
 /* Takes the answer to a question of peers_tick(). */
-void peers_reply(struct store *store, struct link *link,
+void peers_reply(struct store *store, struct conn *conn,
     const struct call *call, const struct resp *reply, uint64_t now_us);
 
 #endif

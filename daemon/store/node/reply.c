@@ -4,10 +4,10 @@
  */
 #include "daemon/store/node/reply.h"
 
+#include "daemon/store/node/conn.h"
+#include "daemon/store/node/conn_life.h"
 #include "daemon/store/node/fault.h"
 #include "daemon/store/node/handshake.h"
-#include "daemon/store/node/link.h"
-#include "daemon/store/node/link_life.h"
 #include "daemon/store/node/mark.h"
 #include "daemon/store/node/peers.h"
 #include "daemon/store/queue/call.h"
@@ -23,7 +23,7 @@
 
 /* What the core understands. */
 static void
-link_news(struct store *store, struct text news)
+conn_news(struct store *store, struct text news)
 {
     if (store->news_count == NEWS_MAX ||
         sizeof(store->news_text) - store->news_len < news.len) {
@@ -37,8 +37,8 @@ link_news(struct store *store, struct text news)
 }
 
 static void
-link_message(
-    struct store *store, const struct link *link, const struct resp *reply)
+conn_message(
+    struct store *store, const struct conn *conn, const struct resp *reply)
 {
     struct text payload = reply->item[2].text;
     char moved[13]; /* M, a request, and four bytes */
@@ -46,14 +46,14 @@ link_message(
     if (payload.len > 1 && memchr("WDVKMQA", payload.at[0], 7) != NULL) {
         if (store->quorum != NULL && payload.at[0] == 'W')
             quorum_news(
-                store, link->node, text_make(payload.at + 1, payload.len - 1));
+                store, conn->node, text_make(payload.at + 1, payload.len - 1));
         if (store->quorum != NULL && payload.at[0] == 'M' &&
             payload.len == sizeof(moved)) {
             memcpy(moved, payload.at, sizeof(moved));
             quorum_moved(store, moved + 1);
             payload.at = moved;
         }
-        link_news(store, payload);
+        conn_news(store, payload);
         return;
     }
     if (store->quorum != NULL && payload.len > 9 && payload.at[0] == 'T' &&
@@ -77,21 +77,21 @@ link_message(
 
 /* True where the reply was a message and not the answer to a call. */
 static bool
-link_published(struct store *store, const struct link *link, uint64_t now_us,
+conn_published(struct store *store, const struct conn *conn, uint64_t now_us,
     const struct resp *reply)
 {
-    if (link->index < LINK_WITNESS || reply->type != RESP_ARRAY ||
+    if (conn->index < CONN_WITNESS || reply->type != RESP_ARRAY ||
         reply->count != 3 || !text_equal(reply->item[0].text, TEXT("message")))
         return false;
-    if (link_listens(store, link))
-        link_message(store, link, reply);
+    if (conn_listens(store, conn))
+        conn_message(store, conn, reply);
     else
         sentinel_hint(store, now_us);
     return true;
 }
 
 static void
-link_refused(struct store *store, struct link *link, uint64_t now_us,
+conn_refused(struct store *store, struct conn *conn, uint64_t now_us,
     const struct call *call, const struct resp *reply)
 {
     enum health_reason reason = health_of_error(reply->text);
@@ -99,13 +99,13 @@ link_refused(struct store *store, struct link *link, uint64_t now_us,
 
     if (call->kind == CALL_MASTER && reason == HEALTH_COMMAND)
         reason = HEALTH_NO_SENTINEL;
-    if (health_fault(link, reason, reply->text, now_us))
+    if (health_fault(conn, reason, reply->text, now_us))
         log_write(LOG_ERROR, "redis_refuses",
-            log_word("node", link_name(store, link, name, sizeof(name))),
-            link_use(store, link), log_word("command", call_word(call->kind)),
+            log_word("node", conn_name(store, conn, name, sizeof(name))),
+            conn_use(store, conn), log_word("command", call_word(call->kind)),
             log_word("reason", health_word(reason)),
             log_quoted("error", reply->text));
-    link_abandon(store, link, now_us, "it refuses the handshake");
+    conn_abandon(store, conn, now_us, "it refuses the handshake");
 }
 
 /* Whether Redis does not know the command, or does not allow it. */
@@ -120,7 +120,7 @@ is_missing(const struct resp *reply)
 
 /* Locks do without that command, at a price: said once a minute. */
 static void
-link_misses(struct store *store, struct link *link, uint64_t now_us,
+conn_misses(struct store *store, struct conn *conn, uint64_t now_us,
     const struct call *call, const struct resp *reply)
 {
     const char *effect =
@@ -132,12 +132,12 @@ link_misses(struct store *store, struct link *link, uint64_t now_us,
     uint32_t bit = 1u << call->kind;
     char name[80];
 
-    if ((link->missing & bit) != 0 && now_us < link->missing_us + SAID_AGAIN_US)
+    if ((conn->missing & bit) != 0 && now_us < conn->missing_us + SAID_AGAIN_US)
         return;
-    link->missing |= bit;
-    link->missing_us = now_us;
+    conn->missing |= bit;
+    conn->missing_us = now_us;
     log_write(LOG_WARN, "redis_command_missing",
-        log_word("node", link_name(store, link, name, sizeof(name))),
+        log_word("node", conn_name(store, conn, name, sizeof(name))),
         log_word("command", call_word(call->kind)),
         log_quoted("effect", text_from(effect)),
         log_quoted("error", reply->text));
@@ -145,81 +145,81 @@ link_misses(struct store *store, struct link *link, uint64_t now_us,
 
 /* A command was refused for good: true, the node is of no use without it. */
 static bool
-link_lacks(struct store *store, struct link *link, uint64_t now_us,
+conn_lacks(struct store *store, struct conn *conn, uint64_t now_us,
     const struct call *call, const struct resp *reply)
 {
     enum call_kind kind = call->kind;
 
     if (kind == CALL_TIME || kind == CALL_MAP) {
-        link_refused(store, link, now_us, call, reply);
+        conn_refused(store, conn, now_us, call, reply);
         return true;
     }
     if (kind == CALL_PUBLISH ||
-        (link_serves(store, link) &&
+        (conn_serves(store, conn) &&
             (kind == CALL_CLIENT_ID || kind == CALL_KILL || kind == CALL_NAME)))
-        link_misses(store, link, now_us, call, reply);
+        conn_misses(store, conn, now_us, call, reply);
     return false;
 }
 
 static void
-link_client_id(struct link *link, const struct resp *reply)
+conn_client_id(struct conn *conn, const struct resp *reply)
 {
     if (reply->type == RESP_INTEGER && reply->integer > 0)
-        link->client_id = (uint64_t)reply->integer;
+        conn->client_id = (uint64_t)reply->integer;
 }
 
 static void
-link_take(struct store *store, struct link *link, struct call *call,
+conn_take(struct store *store, struct conn *conn, struct call *call,
     uint64_t now_us, const struct resp *reply)
 {
     bool error = reply->type == RESP_ERROR;
 
-    if (is_missing(reply) && link_lacks(store, link, now_us, call, reply))
+    if (is_missing(reply) && conn_lacks(store, conn, now_us, call, reply))
         return;
     switch (call->kind) {
     case CALL_SCRIPT:
-        call_script_reply(store, link, call, now_us, reply);
+        call_script_reply(store, conn, call, now_us, reply);
         break;
     case CALL_INFO:
-        if (sentinel_is(store, link))
-            sentinel_info(store, link, reply);
+        if (sentinel_is(store, conn))
+            sentinel_info(store, conn, reply);
         else if (error)
-            link_refused(store, link, now_us, call, reply);
+            conn_refused(store, conn, now_us, call, reply);
         else
-            link_info(store, link, call, now_us, reply);
+            conn_info(store, conn, call, now_us, reply);
         break;
     case CALL_IDS:
-        link_ids(store, link, call, now_us, reply);
+        conn_ids(store, conn, call, now_us, reply);
         break;
     case CALL_MARK:
-        trust_marked(store, link, call->writes, reply, now_us);
+        history_marked(store, conn, call->writes, reply, now_us);
         break;
     case CALL_CLIENT_ID:
-        link_client_id(link, reply);
+        conn_client_id(conn, reply);
         break;
     case CALL_TIME:
-        link_time(store, link, call, now_us, reply);
+        conn_time(store, conn, call, now_us, reply);
         break;
     case CALL_MAP:
-        route_map_reply(store, link, now_us, reply);
+        route_map_reply(store, conn, now_us, reply);
         break;
     case CALL_AUTH:
     case CALL_LOAD:
         /* Whoever needs a script that not everybody does is refused again. */
         if (error && !call->optional)
-            link_refused(store, link, now_us, call, reply);
+            conn_refused(store, conn, now_us, call, reply);
         break;
     case CALL_SUBSCRIBE:
         if (error)
-            link_refused(store, link, now_us, call, reply);
-        else if (call->last && link_listens(store, link))
+            conn_refused(store, conn, now_us, call, reply);
+        else if (call->last && conn_listens(store, conn))
             store->unheard = true;
         break;
     case CALL_MASTER:
         if (error)
-            link_refused(store, link, now_us, call, reply);
+            conn_refused(store, conn, now_us, call, reply);
         else
-            sentinel_reply(store, link, call, now_us, reply);
+            sentinel_reply(store, conn, call, now_us, reply);
         break;
     case CALL_WRITE:
     case CALL_ROLE:
@@ -227,14 +227,14 @@ link_take(struct store *store, struct link *link, struct call *call,
     case CALL_MYID:
     case CALL_MEMBERS:
     case CALL_REPLICAS:
-        replicas_reply(store, link, call, now_us, reply);
+        replicas_reply(store, conn, call, now_us, reply);
         break;
     case CALL_PROBE:
-        call_probed(store, link, now_us, reply);
+        call_probed(store, conn, now_us, reply);
         break;
     case CALL_PEERS:
     case CALL_LIST:
-        peers_reply(store, link, call, reply, now_us);
+        peers_reply(store, conn, call, reply, now_us);
         break;
     case CALL_ASKING:
     case CALL_KILL:
@@ -260,14 +260,14 @@ without_words(struct text error)
 
 /* Before it closes a connection Redis may say why. */
 static void
-link_fault_unasked(struct store *store, struct link *link, uint64_t now_us,
+conn_fault_unasked(struct store *store, struct conn *conn, uint64_t now_us,
     const struct resp *reply)
 {
     enum health_reason reason = reply->type == RESP_ERROR
                                     ? health_of_error(reply->text)
                                     : HEALTH_NO_REDIS;
 
-    link_give_up(store, link, now_us, reason, "it sends what nobody asked for");
+    conn_give_up(store, conn, now_us, reason, "it sends what nobody asked for");
 }
 
 /*
@@ -276,54 +276,54 @@ link_fault_unasked(struct store *store, struct link *link, uint64_t now_us,
  * Hints are told by the node that is the master.
  */
 static void
-link_leave(struct store *store, struct link *link, uint64_t now_us)
+conn_leave(struct store *store, struct conn *conn, uint64_t now_us)
 {
-    struct link *hints = &store->links[LINK_SUBSCRIBER];
+    struct conn *hints = &store->conns[CONN_SUBSCRIBER];
 
-    if (hints != link && hints->node == link->node)
-        link_abandon(store, hints, now_us, "its node is no master now");
-    link_give_up(store, link, now_us, HEALTH_REPLICA, "it is a replica now");
+    if (hints != conn && hints->node == conn->node)
+        conn_abandon(store, hints, now_us, "its node is no master now");
+    conn_give_up(store, conn, now_us, HEALTH_REPLICA, "it is a replica now");
 }
 
 void
-link_reply(struct store *store, struct link *link, uint64_t now_us,
+conn_reply(struct store *store, struct conn *conn, uint64_t now_us,
     const struct resp *reply)
 {
-    if (link_published(store, link, now_us, reply))
+    if (conn_published(store, conn, now_us, reply))
         return;
-    if (list_empty(&link->calls)) {
-        link_fault_unasked(store, link, now_us, reply);
+    if (list_empty(&conn->calls)) {
+        conn_fault_unasked(store, conn, now_us, reply);
         return;
     }
-    struct call *call = container_of(link->calls.next, struct call, link);
-    uint32_t serial = link->serial;
+    struct call *call = container_of(conn->calls.next, struct call, link);
+    uint32_t serial = conn->serial;
     bool last = call->last;
     struct resp told = *reply;
 
     if (now_us < call->sent_us + store->settings.command_timeout_us)
-        link->redis_timeout_us = 0;
+        conn->redis_timeout_us = 0;
     if (told.type == RESP_ERROR) {
         told.text = without_words(told.text);
-        link->demoted |= text_starts_with(told.text, TEXT("READONLY "));
+        conn->demoted |= text_starts_with(told.text, TEXT("READONLY "));
     }
-    link_take(store, link, call, now_us, &told);
-    if (link->state == LINK_DOWN || link->serial != serial)
+    conn_take(store, conn, call, now_us, &told);
+    if (conn->state == CONN_DOWN || conn->serial != serial)
         return; /* given up, and the call with it */
     if (call->said != NULL) {
         list_remove(&call->link);
-        link->call_count--;
-        link->batch_count--;
-        link->bulk_count -= call->bulk;
-        link->held_count++;
-        list_push_back(&link->held, &call->link);
+        conn->call_count--;
+        conn->batch_count--;
+        conn->bulk_count -= call->bulk;
+        conn->held_count++;
+        list_push_back(&conn->held, &call->link);
     } else {
-        call_free(store, link, call);
+        call_free(store, conn, call);
     }
-    link->late = link->late && now_us >= link_in_time_us(store, link);
-    if (last && link->state == LINK_GREETING && !sentinel_is(store, link))
-        link_prepare(store, link, now_us);
-    else if (last && link->state != LINK_READY)
-        link_ready(store, link, now_us);
-    if (link->demoted)
-        link_leave(store, link, now_us);
+    conn->late = conn->late && now_us >= conn_in_time_us(store, conn);
+    if (last && conn->state == CONN_GREETING && !sentinel_is(store, conn))
+        conn_prepare(store, conn, now_us);
+    else if (last && conn->state != CONN_READY)
+        conn_ready(store, conn, now_us);
+    if (conn->demoted)
+        conn_leave(store, conn, now_us);
 }

@@ -7,7 +7,7 @@
 #include "daemon/store/model/state.h"
 
 /* Takes a reply, or a message, of the connection. */
-void link_reply(struct store *store, struct link *link, uint64_t now_us,
+void conn_reply(struct store *store, struct conn *conn, uint64_t now_us,
     const struct resp *reply);
 
 #endif

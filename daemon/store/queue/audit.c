@@ -9,8 +9,8 @@
  */
 #include "daemon/store/queue/audit.h"
 
-#include "daemon/store/node/link.h"
-#include "daemon/store/node/trust.h"
+#include "daemon/store/node/conn.h"
+#include "daemon/store/node/history.h"
 #include "daemon/store/queue/op_queue.h"
 #include "daemon/store/topology/quorum.h"
 #include "daemon/store/topology/route.h"
@@ -44,22 +44,22 @@ audit_take(struct store *store, struct op *op, uint64_t now_us)
         op_done(store, op, OP_GONE);
         return;
     }
-    const struct link *link = &store->links[node];
+    const struct conn *conn = &store->conns[node];
     if (node != audit->node)
         audit->cursor = 0;
     audit->node = node;
     op->home = node;
-    (void)link_name(store, link, audit->name, sizeof(audit->name));
+    (void)conn_name(store, conn, audit->name, sizeof(audit->name));
     audit->key_len =
-        (uint32_t)trust_key(store, link, "audit", &slot, audit->key);
-    if (link->state != LINK_READY || audit->key_len == 0)
+        (uint32_t)history_key(store, conn, "audit", &slot, audit->key);
+    if (conn->state != CONN_READY || audit->key_len == 0)
         op_done(store, op, OP_UNSENT);
     else
         op_enqueue(store, op, node, now_us, false);
 }
 
 bool
-audit_mark(struct store *store, struct link *link, const struct call *call)
+audit_mark(struct store *store, struct conn *conn, const struct call *call)
 {
     const struct op *op = container_of(call->ops.next, struct op, link);
     const struct op_audit *audit = op->audit;
@@ -75,7 +75,7 @@ audit_mark(struct store *store, struct link *link, const struct call *call)
         TEXT("GET"),
     };
 
-    return resp_command(&link->out, words, audit->marked ? 5 : 7);
+    return resp_command(&conn->out, words, audit->marked ? 5 : 7);
 }
 
 void

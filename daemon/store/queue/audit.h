@@ -13,7 +13,7 @@ void audit_take(struct store *store, struct op *op, uint64_t now_us);
 /* Writes the mark of an audit's call to the connection. False: there is no room
  * for it now. */
 bool audit_mark(
-    struct store *store, struct link *link, const struct call *call);
+    struct store *store, struct conn *conn, const struct call *call);
 
 /* Takes the answer to audit_mark(). OP_BUSY: the mark is another broker's. */
 void audit_marked(

@@ -23,10 +23,10 @@
 
 #include "daemon/store/model/quorum.h"
 #include "daemon/store/model/times.h"
+#include "daemon/store/node/conn.h"
 #include "daemon/store/node/fault.h"
 #include "daemon/store/node/fence_clock.h"
-#include "daemon/store/node/link.h"
-#include "daemon/store/node/trust.h"
+#include "daemon/store/node/history.h"
 #include "daemon/store/queue/audit.h"
 #include "daemon/store/queue/op_queue.h"
 #include "daemon/store/strict/strict.h"
@@ -74,38 +74,38 @@ op_is_overdue(const struct store *store, const struct op *op, uint64_t now_us)
 
 /* Whether there is no use in sending it any more. */
 static bool
-op_is_needless(const struct link *link, const struct op *op)
+op_is_needless(const struct conn *conn, const struct op *op)
 {
-    return op->unwanted || (op->repeats && link->settled);
+    return op->unwanted || (op->repeats && conn->settled);
 }
 
 /* Whether an operation may go into a call that begins with `first`: those of a
  * call are of one slot, where there are slots, and some go alone. */
 static bool
-op_fits(const struct store *store, const struct link *link, const struct op *op,
+op_fits(const struct store *store, const struct conn *conn, const struct op *op,
     const struct op *first)
 {
     bool slots = store->settings.topology == STORE_CLUSTER;
 
     return op == first ||
-           !(op_is_needless(link, op) || op->single || first->single ||
+           !(op_is_needless(conn, op) || op->single || first->single ||
                (slots && op->slot != first->slot));
 }
 
 /* The first operation of that lead's session that fits, or NULL. */
 static struct op *
-lead_fitting(const struct store *store, const struct link *link,
+lead_fitting(const struct store *store, const struct conn *conn,
     struct op *lead, const struct op *first, uint32_t *looks)
 {
     *looks -= *looks > 0;
-    if (op_fits(store, link, lead, first))
+    if (op_fits(store, conn, lead, first))
         return lead;
     LIST_EACH (at, &lead->behind) {
         struct op *op = container_of(at, struct op, link);
         if (*looks == 0)
             return NULL;
         --*looks;
-        if (op_fits(store, link, op, first))
+        if (op_fits(store, conn, op, first))
             return op;
     }
     return NULL;
@@ -132,7 +132,7 @@ op_take(struct store *store, struct list *leads, struct op *lead, struct op *op)
  * operation, until the call has its size or nothing fits.
  */
 static void
-batch_gather(struct store *store, const struct link *link, struct node *node,
+batch_gather(struct store *store, const struct conn *conn, struct node *node,
     unsigned lane, struct call *call)
 {
     struct list *leads = &node->lanes[lane];
@@ -148,7 +148,7 @@ batch_gather(struct store *store, const struct link *link, struct node *node,
             struct op *lead = container_of(at, struct op, link);
             if (call->op_count == limit || looks == 0)
                 break;
-            struct op *op = lead_fitting(store, link, lead, first, &looks);
+            struct op *op = lead_fitting(store, conn, lead, first, &looks);
             if (op == NULL)
                 continue;
             op_take(store, leads, lead, op);
@@ -164,22 +164,22 @@ batch_gather(struct store *store, const struct link *link, struct node *node,
 
 static struct record_header
 batch_header(
-    const struct store *store, const struct link *link, uint64_t now_us)
+    const struct store *store, const struct conn *conn, uint64_t now_us)
 {
     const struct quorum *quorum = store->quorum;
 
     return (struct record_header){
-        .number = quorum != NULL ? quorum->number[link->node] : 0,
+        .number = quorum != NULL ? quorum->number[conn->node] : 0,
         .broker = store->settings.broker_id,
-        .id = link->id,
+        .id = conn->id,
         .channel = text_from(store->channel),
         .fence_clock_us = fence_clock_us(store, now_us),
-        .expected_us = now_us + (uint64_t)link->clock_us,
+        .expected_us = now_us + (uint64_t)conn->clock_us,
         .forget_after_ms = store->settings.forget_after_ms,
         .waiters_max = store->settings.waiters_max,
-        .settles_ms = trust_settles_ms(store, link, now_us),
-        .steady_ms = trust_steady_ms(store, link, now_us),
-        .within_us = trust_within_us(store, link),
+        .settles_ms = history_settles_ms(store, conn, now_us),
+        .steady_ms = history_steady_ms(store, conn, now_us),
+        .within_us = history_within_us(store, conn),
         .idle_after_ms = store->settings.idle_after_ms,
         .expiry_ms = store->settings.expiry_ms,
     };
@@ -250,7 +250,7 @@ write_keys(
 
 /* A message to another broker: no script. */
 static bool
-publish_write(struct store *store, struct link *link, const struct call *call)
+publish_write(struct store *store, struct conn *conn, const struct call *call)
 {
     const struct op *op = container_of(call->ops.next, struct op, link);
     char channel[sizeof(store->channel) + 8];
@@ -261,16 +261,16 @@ publish_write(struct store *store, struct link *link, const struct call *call)
     memcpy(channel + len, op->words[0].at, 8);
     const struct text words[] = {
         TEXT("PUBLISH"), text_make(channel, len + 8), op->words[1]};
-    return resp_command(&link->out, words, 3);
+    return resp_command(&conn->out, words, 3);
 }
 
 /* False where the output has no room for the call now. The script renew takes
  * the arguments of its operations as one string, which is cheaper for Redis. */
 static bool
-batch_write(struct store *store, struct link *link, const struct call *call,
+batch_write(struct store *store, struct conn *conn, const struct call *call,
     enum op_kind kind, uint64_t now_us)
 {
-    struct record_header header = batch_header(store, link, now_us);
+    struct record_header header = batch_header(store, conn, now_us);
     uint32_t keys = kinds[kind].keys == KIND_KEYLESS ? 0 : call->op_count;
     bool joined = record_script(kind) == SCRIPT_RENEW;
     uint32_t arguments = joined ? 1 : call->op_count;
@@ -285,7 +285,7 @@ batch_write(struct store *store, struct link *link, const struct call *call,
                  RESP_BULK_BYTES(record_op_bytes(op));
         joined_bytes += record_op_bytes(op);
     }
-    if (!resp_begin(&writer, &link->out, 4 + keys + arguments, bytes))
+    if (!resp_begin(&writer, &conn->out, 4 + keys + arguments, bytes))
         return false;
     resp_text(&writer, TEXT("EVALSHA"));
     resp_text(&writer, text_make(scripts[record_script(kind)].sha1, 40));
@@ -316,25 +316,25 @@ call_is_mark(const struct call *call)
 }
 
 static bool
-call_write(struct store *store, struct link *link, const struct call *call,
+call_write(struct store *store, struct conn *conn, const struct call *call,
     enum op_kind kind, uint64_t now_us)
 {
     if (call_is_mark(call))
-        return audit_mark(store, link, call);
+        return audit_mark(store, conn, call);
     if (kind == OP_PUBLISH)
-        return publish_write(store, link, call);
-    return batch_write(store, link, call, kind, now_us);
+        return publish_write(store, conn, call);
+    return batch_write(store, conn, call, kind, now_us);
 }
 
 /* ASKING and the call that it is for must be neighbours. */
 static bool
-send_asking(struct store *store, struct link *link, uint64_t now_us)
+send_asking(struct store *store, struct conn *conn, uint64_t now_us)
 {
     const struct text word = TEXT("ASKING");
 
-    if (!resp_command(&link->out, &word, 1))
+    if (!resp_command(&conn->out, &word, 1))
         return false;
-    link_call(store, link, CALL_ASKING, now_us);
+    conn_call(store, conn, CALL_ASKING, now_us);
     return true;
 }
 
@@ -345,70 +345,70 @@ static const char *const probes[] = {
 #define PROBES (sizeof(probes) / sizeof(probes[0]))
 
 static void
-probe_script(struct store *store, struct link *link, uint64_t now_us)
+probe_script(struct store *store, struct conn *conn, uint64_t now_us)
 {
-    struct record_header header = batch_header(store, link, now_us);
+    struct record_header header = batch_header(store, conn, now_us);
     size_t bytes = record_header_bytes(&header);
     struct resp_writer writer;
 
-    if (!resp_begin(&writer, &link->out, 4, 120 + RESP_BULK_BYTES(bytes)))
+    if (!resp_begin(&writer, &conn->out, 4, 120 + RESP_BULK_BYTES(bytes)))
         return;
     resp_text(&writer, TEXT("EVALSHA"));
     resp_text(&writer, text_make(scripts[SCRIPT_ACQUIRE].sha1, 40));
     resp_number(&writer, 0);
     record_write_header(&header, resp_bulk(&writer, bytes));
     resp_end(&writer);
-    (void)link_call(store, link, CALL_PROBE, now_us);
+    (void)conn_call(store, conn, CALL_PROBE, now_us);
 }
 
 void
-call_probe(struct store *store, struct link *link, uint64_t now_us)
+call_probe(struct store *store, struct conn *conn, uint64_t now_us)
 {
     char name[KEY_BYTES];
     uint16_t slot = 0;
-    size_t len = trust_key(store, link, "probe", &slot, name);
+    size_t len = history_key(store, conn, "probe", &slot, name);
     struct text key = text_make(name, len);
 
-    if (len == 0 || link->probing > 0 ||
-        LINK_OUT_BYTES - buffer_len(&link->out) < LINK_OUT_BYTES / 2)
+    if (len == 0 || conn->probing > 0 ||
+        CONN_OUT_BYTES - buffer_len(&conn->out) < CONN_OUT_BYTES / 2)
         return;
-    LINK_SEND(store, link, CALL_PROBE, now_us, TEXT("SET"), key, TEXT("?"),
+    CONN_SEND(store, conn, CALL_PROBE, now_us, TEXT("SET"), key, TEXT("?"),
         TEXT("PX"), TEXT("1000"));
-    LINK_SEND(store, link, CALL_PROBE, now_us, TEXT("GETRANGE"), key, TEXT("0"),
+    CONN_SEND(store, conn, CALL_PROBE, now_us, TEXT("GETRANGE"), key, TEXT("0"),
         TEXT("0"));
-    LINK_SEND(store, link, CALL_PROBE, now_us, TEXT("SETRANGE"), key, TEXT("0"),
+    CONN_SEND(store, conn, CALL_PROBE, now_us, TEXT("SETRANGE"), key, TEXT("0"),
         TEXT("?"));
-    LINK_SEND(store, link, CALL_PROBE, now_us, TEXT("STRLEN"), key);
-    LINK_SEND(
-        store, link, CALL_PROBE, now_us, TEXT("PEXPIRE"), key, TEXT("1000"));
-    probe_script(store, link, now_us);
-    link->probing = PROBES;
-    link->lacks[0] = '\0';
+    CONN_SEND(store, conn, CALL_PROBE, now_us, TEXT("STRLEN"), key);
+    CONN_SEND(
+        store, conn, CALL_PROBE, now_us, TEXT("PEXPIRE"), key, TEXT("1000"));
+    probe_script(store, conn, now_us);
+    conn->probing = PROBES;
+    conn->lacks[0] = '\0';
 }
 
 /* One call of that lane; false where no more can be sent now. */
 static bool
-batch_send(struct store *store, struct link *link, struct node *node,
+batch_send(struct store *store, struct conn *conn, struct node *node,
     unsigned lane, bool bulk, uint64_t now_us)
 {
     const struct op *first =
         container_of(node->lanes[lane].next, struct op, link);
     enum op_kind kind = first->kind;
 
-    if (LINK_OUT_BYTES - buffer_len(&link->out) < LINK_OUT_BYTES / 2)
+    if (CONN_OUT_BYTES - buffer_len(&conn->out) < CONN_OUT_BYTES / 2)
         return false;
-    if (first->asking && !send_asking(store, link, now_us))
+    if (first->asking && !send_asking(store, conn, now_us))
         return false;
-    uint64_t spoke_us = link->spoke_us;
-    struct call *call = link_call(store, link, CALL_SCRIPT, now_us);
+    uint64_t spoke_us = conn->spoke_us;
+    struct call *call = conn_call(store, conn, CALL_SCRIPT, now_us);
     call->bulk = bulk;
-    link->batch_count++;
-    link->bulk_count += bulk;
-    batch_gather(store, link, node, lane, call);
+    conn->batch_count++;
+    conn->bulk_count += bulk;
+    batch_gather(store, conn, node, lane, call);
     if (kind == OP_PUBLISH || call_is_mark(call))
-        link->spoke_us = spoke_us;
+        conn->spoke_us = spoke_us;
     /* Half of the output is more than the largest batch takes. */
-    bool written = call_write(store, link, call, kind, now_us);
+    bool written = call_write(store, conn, call, kind, now_us);
     require(written);
     count(store->counters, COUNTER_redis_calls);
     store->counters->value[COUNTER_redis_operations] += call->op_count;
@@ -417,14 +417,14 @@ batch_send(struct store *store, struct link *link, struct node *node,
 
 /* Whether the lane has something to send, at its head. */
 static bool
-lane_drop_needless(struct store *store, const struct link *link,
+lane_drop_needless(struct store *store, const struct conn *conn,
     struct node *node, unsigned lane)
 {
     const struct list *leads = &node->lanes[lane];
 
     while (!list_empty(leads)) {
         struct op *op = container_of(leads->next, struct op, link);
-        if (!op_is_needless(link, op))
+        if (!op_is_needless(conn, op))
             return true;
         op_dequeue(store, op);
         op_done(store, op, op->repeats ? OP_GONE : OP_UNSENT);
@@ -472,7 +472,7 @@ lane_is_bulk(const struct node *node, unsigned lane, uint64_t now_us)
                !list_empty(&first->behind));
 }
 
-/* How many calls of a link may be bulk. With one Redis would pause. */
+/* How many calls of a connection may be bulk. With one Redis would pause. */
 static uint32_t
 bulk_max(const struct store *store)
 {
@@ -485,15 +485,15 @@ void
 call_flush_node(struct store *store, uint16_t index, uint64_t now_us)
 {
     struct node *node = &store->nodes[index];
-    struct link *link = &store->links[index];
+    struct conn *conn = &store->conns[index];
 
-    if (!link_answers(link) || node->queued == 0)
+    if (!conn_answers(conn) || node->queued == 0)
         return;
-    if (link->ids_wanted || link->ids_asked)
+    if (conn->ids_wanted || conn->ids_asked)
         return; /* what it was before would be refused again */
-    if (trust_awaits(link))
+    if (history_awaits(conn))
         return; /* whether all is there that those are to find */
-    bool grants = !store->settings.strict || confirm_possible(store, link);
+    bool grants = !store->settings.strict || confirm_possible(store, conn);
     bool held_only = peers_other_quorum(store);
     unsigned turn = node->turn;
     unsigned idle = 0; /* so many lanes in turn have had nothing to send */
@@ -502,15 +502,15 @@ call_flush_node(struct store *store, uint16_t index, uint64_t now_us)
         bool pressed = grants && !node->renewed && renewals_press(node, now_us);
         unsigned lane = pressed ? OP_RENEW : turn;
         bool has = lane_goes(lane, grants, held_only) &&
-                   lane_drop_needless(store, link, node, lane);
+                   lane_drop_needless(store, conn, node, lane);
         bool bulk = has && lane_is_bulk(node, lane, now_us);
-        if (bulk && link->bulk_count >= bulk_max(store)) {
+        if (bulk && conn->bulk_count >= bulk_max(store)) {
             has = false;
             left = true;
         }
-        if (has && (link->batch_count >= store->settings.in_flight ||
-                       link->held_count >= 2 * store->settings.in_flight ||
-                       !batch_send(store, link, node, lane, bulk, now_us)))
+        if (has && (conn->batch_count >= store->settings.in_flight ||
+                       conn->held_count >= 2 * store->settings.in_flight ||
+                       !batch_send(store, conn, node, lane, bulk, now_us)))
             return;
         if (has)
             node->renewed = lane == OP_RENEW;
@@ -593,7 +593,7 @@ refusal_of(struct text error)
 }
 
 static void
-refused_moved(struct store *store, struct link *link, struct op *op,
+refused_moved(struct store *store, struct conn *conn, struct op *op,
     uint64_t now_us, struct text error)
 {
     uint16_t slot;
@@ -601,8 +601,8 @@ refused_moved(struct store *store, struct link *link, struct op *op,
 
     count(store->counters, COUNTER_redis_moved);
     route_want_map(store);
-    if (!route_redirect(store, error, link->node, &slot, &node)) {
-        op_again(store, op, link->node, now_us, RETRY_US);
+    if (!route_redirect(store, error, conn->node, &slot, &node)) {
+        op_again(store, op, conn->node, now_us, RETRY_US);
         return;
     }
     (void)route_slot(store, slot, node, now_us);
@@ -610,18 +610,18 @@ refused_moved(struct store *store, struct link *link, struct op *op,
 }
 
 static void
-refused_ask(struct store *store, struct link *link, struct op *op,
+refused_ask(struct store *store, struct conn *conn, struct op *op,
     uint64_t now_us, struct text error)
 {
     uint16_t slot;
     uint16_t node;
 
     count(store->counters, COUNTER_redis_ask);
-    if (!route_redirect(store, error, link->node, &slot, &node)) {
-        op_again(store, op, link->node, now_us, RETRY_US);
+    if (!route_redirect(store, error, conn->node, &slot, &node)) {
+        op_again(store, op, conn->node, now_us, RETRY_US);
         return;
     }
-    trust_inherit(store, link, &store->links[node], now_us);
+    history_inherit(store, conn, &store->conns[node], now_us);
     op->single = true;
     op->asking = true;
     op_again(store, op, node, now_us, 0);
@@ -629,7 +629,7 @@ refused_ask(struct store *store, struct link *link, struct op *op,
 
 /* A script stopped half way, or Redis speaks of what we do not know. */
 static void
-refused_other(struct store *store, struct link *link, struct op *op,
+refused_other(struct store *store, struct conn *conn, struct op *op,
     uint64_t now_us, struct text error, bool alone)
 {
     char name[80];
@@ -638,15 +638,15 @@ refused_other(struct store *store, struct link *link, struct op *op,
         op->single = true;
         op->retry = true;
         op->halved = true;
-        op_again(store, op, link->node, now_us, 0);
+        op_again(store, op, conn->node, now_us, 0);
         return;
     }
     count(store->counters, COUNTER_redis_errors);
     /* A script may not do what it needs. Audits need more than locks do. */
     if (health_of_error(error) != HEALTH_ERROR && op->kind != OP_AUDIT)
-        call_refuses(store, link, now_us, error);
+        call_refuses(store, conn, now_us, error);
     log_write(LOG_ERROR, "redis_error",
-        log_word("node", link_name(store, link, name, sizeof(name))),
+        log_word("node", conn_name(store, conn, name, sizeof(name))),
         log_quoted("error", error));
     op_done(store, op, OP_REFUSED);
 }
@@ -655,62 +655,62 @@ refused_other(struct store *store, struct link *link, struct op *op,
  * is the same one. */
 static void
 refused_later(
-    struct store *store, struct link *link, uint64_t now_us, struct text error)
+    struct store *store, struct conn *conn, uint64_t now_us, struct text error)
 {
     count(store->counters, COUNTER_redis_refused);
     route_want_map(store);
-    call_refuses(store, link, now_us, error);
+    call_refuses(store, conn, now_us, error);
 }
 
 void
 call_refuses(
-    struct store *store, struct link *link, uint64_t now_us, struct text error)
+    struct store *store, struct conn *conn, uint64_t now_us, struct text error)
 {
     enum health_reason reason = health_of_error(error);
     char name[80];
 
-    if (health_fault(link, reason, error, now_us))
+    if (health_fault(conn, reason, error, now_us))
         log_write(LOG_WARN, "redis_refuses_for_now",
-            log_word("node", link_name(store, link, name, sizeof(name))),
+            log_word("node", conn_name(store, conn, name, sizeof(name))),
             log_word("reason", health_word(reason)),
             log_quoted("error", error));
-    trust_probe(link, now_us);
+    history_probe(conn, now_us);
 }
 
 /* The first error, and then the commands that got others. */
 static void
-probe_fails(struct link *link, const char *command, struct text error)
+probe_fails(struct conn *conn, const char *command, struct text error)
 {
-    size_t len = strlen(link->lacks);
+    size_t len = strlen(conn->lacks);
 
     if (len == 0)
-        health_copy(link->lacks, sizeof(link->lacks), error);
-    else if (!text_starts_with(text_from(link->lacks), error))
+        health_copy(conn->lacks, sizeof(conn->lacks), error);
+    else if (!text_starts_with(text_from(conn->lacks), error))
         (void)snprintf(
-            link->lacks + len, sizeof(link->lacks) - len, ", nor %s", command);
+            conn->lacks + len, sizeof(conn->lacks) - len, ", nor %s", command);
 }
 
 void
-call_probed(struct store *store, struct link *link, uint64_t now_us,
+call_probed(struct store *store, struct conn *conn, uint64_t now_us,
     const struct resp *reply)
 {
-    require(link->probing > 0);
-    const char *command = probes[PROBES - link->probing--];
+    require(conn->probing > 0);
+    const char *command = probes[PROBES - conn->probing--];
 
     if (reply->type == RESP_ERROR) {
         enum refusal refusal = refusal_of(reply->text);
         if (refusal == REFUSAL_NOSCRIPT)
-            link_load_scripts(store, link, now_us);
+            conn_load_scripts(store, conn, now_us);
         else if (refusal == REFUSAL_LATER || refusal == REFUSAL_OTHER)
-            probe_fails(link, command, reply->text);
+            probe_fails(conn, command, reply->text);
     }
-    if (link->probing > 0)
+    if (conn->probing > 0)
         return;
-    link->unproved = false;
-    if (link->lacks[0] != '\0')
-        call_refuses(store, link, now_us, text_from(link->lacks));
+    conn->unproved = false;
+    if (conn->lacks[0] != '\0')
+        call_refuses(store, conn, now_us, text_from(conn->lacks));
     else
-        health_grants(link);
+        health_grants(conn);
 }
 
 /* Whether Redis takes a call of that kind only where it takes grants; renewals
@@ -725,29 +725,29 @@ call_proves(const struct call *call)
 
 /* Who asks for an audit knows what it is worth to ask again. */
 static void
-refused_audit(struct store *store, struct link *link, struct op *op,
+refused_audit(struct store *store, struct conn *conn, struct op *op,
     uint64_t now_us, struct text error)
 {
     enum refusal refusal = refusal_of(error);
 
     if (refusal == REFUSAL_NOSCRIPT && op->attempts < RETRIES_AT_ONCE) {
         count(store->counters, COUNTER_redis_noscript);
-        op_again(store, op, link->node, now_us, 0);
+        op_again(store, op, conn->node, now_us, 0);
     } else if (refusal == REFUSAL_OTHER) {
-        refused_other(store, link, op, now_us, error, true);
+        refused_other(store, conn, op, now_us, error, true);
     } else {
-        refused_later(store, link, now_us, error);
+        refused_later(store, conn, now_us, error);
         op_done(store, op, OP_UNSENT);
     }
 }
 
 static void
-op_refused(struct store *store, struct link *link, struct op *op,
+op_refused(struct store *store, struct conn *conn, struct op *op,
     uint64_t now_us, struct text error, bool alone)
 {
     op->asking = false;
     if (op->kind == OP_AUDIT) {
-        refused_audit(store, link, op, now_us, error);
+        refused_audit(store, conn, op, now_us, error);
         return;
     }
     enum health_reason reason = health_of_error(error);
@@ -758,26 +758,26 @@ op_refused(struct store *store, struct link *link, struct op *op,
     }
     switch (refusal_of(error)) {
     case REFUSAL_MOVED:
-        refused_moved(store, link, op, now_us, error);
+        refused_moved(store, conn, op, now_us, error);
         return;
     case REFUSAL_ASK:
-        refused_ask(store, link, op, now_us, error);
+        refused_ask(store, conn, op, now_us, error);
         return;
     case REFUSAL_TRYAGAIN:
         count(store->counters, COUNTER_redis_tryagain);
         op->single = true;
-        op_again(store, op, link->node, now_us, alone ? TRYAGAIN_US : 0);
+        op_again(store, op, conn->node, now_us, alone ? TRYAGAIN_US : 0);
         return;
     case REFUSAL_NOSCRIPT:
         count(store->counters, COUNTER_redis_noscript);
-        op_again(store, op, link->node, now_us, 0);
+        op_again(store, op, conn->node, now_us, 0);
         return;
     case REFUSAL_LATER:
-        refused_later(store, link, now_us, error);
-        op_again(store, op, link->node, now_us, RETRY_US);
+        refused_later(store, conn, now_us, error);
+        op_again(store, op, conn->node, now_us, RETRY_US);
         return;
     case REFUSAL_OTHER:
-        refused_other(store, link, op, now_us, error, alone);
+        refused_other(store, conn, op, now_us, error, alone);
         return;
     }
 }
@@ -785,31 +785,31 @@ op_refused(struct store *store, struct link *link, struct op *op,
 /* What the call needs; a script that each connection has, with all of those,
  * which may have gone with it. */
 static void
-load_for(struct store *store, struct link *link, const struct call *call,
+load_for(struct store *store, struct conn *conn, const struct call *call,
     uint64_t now_us)
 {
     const struct op *first = container_of(call->ops.next, struct op, link);
     enum script_id script = record_script(first->kind);
 
     if (script < SCRIPTS_AT_ONCE)
-        link_load_scripts(store, link, now_us);
+        conn_load_scripts(store, conn, now_us);
     else if (script < SCRIPT_COUNT)
-        link_load_script(store, link, script, now_us);
+        conn_load_script(store, conn, script, now_us);
 }
 
 static void
-call_refused(struct store *store, struct link *link, struct call *call,
+call_refused(struct store *store, struct conn *conn, struct call *call,
     uint64_t now_us, struct text error)
 {
     bool alone = call->op_count == 1;
 
     if (refusal_of(error) == REFUSAL_NOSCRIPT)
-        load_for(store, link, call, now_us);
+        load_for(store, conn, call, now_us);
     /* The last one first, since each goes to the head of its queue. */
     while (!list_empty(&call->ops)) {
         struct list *at = call->ops.prev;
         list_remove(at);
-        op_refused(store, link, container_of(at, struct op, link), now_us,
+        op_refused(store, conn, container_of(at, struct op, link), now_us,
             error, alone);
     }
 }
@@ -833,20 +833,20 @@ again_after(struct store *store, const struct op *op, enum record_status status)
 
 /* Nothing is as old as a clock says that was set forward. */
 static void
-tickets_age(struct store *store, const struct link *link,
+tickets_age(struct store *store, const struct conn *conn,
     const struct op_result *result, uint64_t time_us)
 {
     for (uint32_t i = 0; i < result->ticket_count; i++) {
         struct op_ticket *ticket = &store->tickets[i];
-        if (ticket->since_us < link->rose_at_us)
+        if (ticket->since_us < conn->rose_at_us)
             ticket->age_ms =
-                trust_age_us(link, ticket->since_us, time_us) / 1000;
+                history_age_us(conn, ticket->since_us, time_us) / 1000;
     }
 }
 
 /* INTERNAL is what a client is told of it; here is why. */
 static void
-log_record(const struct store *store, const struct link *link,
+log_record(const struct store *store, const struct conn *conn,
     const struct op *op, enum record_status status)
 {
     char name[80];
@@ -854,14 +854,14 @@ log_record(const struct store *store, const struct link *link,
     if (!op->result.senseless && status != RECORD_NEWER)
         return;
     log_write(LOG_ERROR, "redis_record_refused",
-        log_word("node", link_name(store, link, name, sizeof(name))),
+        log_word("node", conn_name(store, conn, name, sizeof(name))),
         log_quoted("lock", op->name),
         log_word("why", op->result.senseless ? "record" : "version"));
 }
 
 /* Takes one result; false where the reply makes no sense from here on. */
 static bool
-op_answered(struct store *store, struct link *link, struct call *call,
+op_answered(struct store *store, struct conn *conn, struct call *call,
     struct op *op, uint64_t now_us, const struct record_reply *reply,
     struct record_reader *reader, uint32_t *grants)
 {
@@ -878,7 +878,7 @@ op_answered(struct store *store, struct link *link, struct call *call,
         memset(&op->result, 0, sizeof(op->result)); /* refers to this reply */
         list_remove(&op->link);
         if (pause_us == 0) {
-            op_again(store, op, link->node, now_us, 0);
+            op_again(store, op, conn->node, now_us, 0);
             return true;
         }
         op->attempts = 1; /* a new map does not make it sooner */
@@ -891,12 +891,12 @@ op_answered(struct store *store, struct link *link, struct call *call,
         !record_read_tickets(
             reader, op, reply->time_us, store->tickets, TICKETS_SHOWN))
         return false;
-    if (op->kind == OP_AUDIT &&
-        !record_read_sights(reader, op->audit, store->sights, AUDIT_SIGHTS_MAX))
+    if (op->kind == OP_AUDIT && !record_read_suspects(reader, op->audit,
+                                    store->suspects, AUDIT_SUSPECTS_MAX))
         return false;
     if (op->kind == OP_INSPECT)
-        tickets_age(store, link, &op->result, reply->time_us);
-    log_record(store, link, op, status);
+        tickets_age(store, conn, &op->result, reply->time_us);
+    log_record(store, conn, op, status);
     list_remove(&op->link);
     op_done(store, op, op->result.status);
     return true;
@@ -904,17 +904,17 @@ op_answered(struct store *store, struct link *link, struct call *call,
 
 /* What the answer says of the node. */
 static void
-call_heard(struct store *store, struct link *link, const struct call *call,
+call_heard(struct store *store, struct conn *conn, const struct call *call,
     uint64_t now_us, const struct record_reply *reply)
 {
     if (reply->time_us == 0)
         return;
-    trust_clock(store, link, reply->time_us, call->sent_us, now_us);
-    trust_see(store, link, reply->id);
+    history_clock(store, conn, reply->time_us, call->sent_us, now_us);
+    history_see(store, conn, reply->id);
 }
 
 void
-call_results(struct store *store, struct link *link, struct call *call,
+call_results(struct store *store, struct conn *conn, struct call *call,
     uint64_t now_us, struct text text)
 {
     struct record_reader reader;
@@ -923,9 +923,9 @@ call_results(struct store *store, struct link *link, struct call *call,
     bool sense = record_read_reply(&reader, text, &reply);
 
     if (sense && call->said == NULL)
-        call_heard(store, link, call, now_us, &reply);
+        call_heard(store, conn, call, now_us, &reply);
     while (sense && !list_empty(&call->ops))
-        sense = op_answered(store, link, call,
+        sense = op_answered(store, conn, call,
             container_of(call->ops.next, struct op, link), now_us, &reply,
             &reader, &grants);
     if (sense)
@@ -939,7 +939,7 @@ call_results(struct store *store, struct link *link, struct call *call,
 }
 
 void
-call_script_reply(struct store *store, struct link *link, struct call *call,
+call_script_reply(struct store *store, struct conn *conn, struct call *call,
     uint64_t now_us, const struct resp *reply)
 {
     const struct op *first = container_of(call->ops.next, struct op, link);
@@ -957,24 +957,24 @@ call_script_reply(struct store *store, struct link *link, struct call *call,
         return;
     }
     if (reply->type == RESP_ERROR) {
-        call_refused(store, link, call, now_us, reply->text);
+        call_refused(store, conn, call, now_us, reply->text);
         return;
     }
     if (call_is_mark(call)) {
         audit_marked(store, call, reply);
         return;
     }
-    if (call_proves(call) || !health_is_of_node(link->fault.reason))
-        health_grants(link);
+    if (call_proves(call) || !health_is_of_node(conn->fault.reason))
+        health_grants(conn);
     if (!confirm_wanted(store, call, reply)) {
-        call_results(store, link, call, now_us,
+        call_results(store, conn, call, now_us,
             reply->type == RESP_STRING ? reply->text : TEXT(""));
         return;
     }
     struct record_reader reader;
     struct record_reply said;
     if (record_read_reply(&reader, reply->text, &said))
-        call_heard(store, link, call, now_us, &said);
+        call_heard(store, conn, call, now_us, &said);
     if (!confirm_hold(call, reply))
         call_lost(store, call);
 }

@@ -4,7 +4,7 @@
  */
 #include "daemon/store/queue/op_queue.h"
 
-#include "daemon/store/node/link.h"
+#include "daemon/store/node/conn.h"
 #include "daemon/store/queue/lane.h"
 
 #include "daemon/base/assert.h"
@@ -13,10 +13,10 @@ uint64_t
 queue_due_us(const struct store *store, const struct op *op, uint16_t index,
     uint64_t now_us)
 {
-    const struct link *link = &store->links[index];
+    const struct conn *conn = &store->conns[index];
     uint64_t due_us = op->deadline_us;
 
-    if ((link_answers(link) || link->again) &&
+    if ((conn_answers(conn) || conn->again) &&
         due_us < now_us + store->settings.command_timeout_us)
         due_us = now_us + store->settings.command_timeout_us;
     return op->end_us > 0 && op->end_us < due_us ? op->end_us : due_us;

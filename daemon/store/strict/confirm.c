@@ -13,53 +13,53 @@
  */
 #include "daemon/store/strict/confirm.h"
 
-#include "daemon/store/node/link.h"
+#include "daemon/store/node/conn.h"
 #include "daemon/store/queue/call.h"
 #include "daemon/store/strict/replicas.h"
 #include "daemon/store/strict/strict.h"
 
 #include "daemon/base/assert.h"
 
-static struct link *
-witness_of(struct store *store, const struct link *link)
+static struct conn *
+ack_of(struct store *store, const struct conn *conn)
 {
-    return &store->links[LINK_WITNESS + link->index];
+    return &store->conns[CONN_WITNESS + conn->index];
 }
 
 static void
-held_lost(struct store *store, struct link *link, struct call *call)
+held_lost(struct store *store, struct conn *conn, struct call *call)
 {
     call_lost(store, call);
-    link_end_call(store, link, call);
+    conn_end_call(store, conn, call);
 }
 
 void
-confirm_drop(struct store *store, struct link *link)
+confirm_drop(struct store *store, struct conn *conn)
 {
-    if (link_is_second(link)) {
-        struct link *node = &store->links[link->index - LINK_WITNESS];
+    if (conn_is_second(conn)) {
+        struct conn *node = &store->conns[conn->index - CONN_WITNESS];
         node->replicas.state = REPLICAS_UNKNOWN;
         LIST_EACH (at, &node->held)
             container_of(at, struct call, link)->covered = false;
         return;
     }
-    while (!list_empty(&link->held))
+    while (!list_empty(&conn->held))
         held_lost(
-            store, link, container_of(link->held.next, struct call, link));
+            store, conn, container_of(conn->held.next, struct call, link));
     LIST_EACH_SAFE (at, &store->confirmed) {
         struct call *call = container_of(at, struct call, link);
-        if (call->at_link == link->index)
-            held_lost(store, link, call);
+        if (call->at_link == conn->index)
+            held_lost(store, conn, call);
     }
 }
 
 /* When the next one is of unknown outcome. */
 static uint64_t
-held_until_us(const struct store *store, const struct link *link)
+held_until_us(const struct store *store, const struct conn *conn)
 {
     uint64_t until_us = WHEEL_NEVER;
 
-    LIST_EACH (at, &link->held) {
+    LIST_EACH (at, &conn->held) {
         uint64_t due_us =
             call_due_us(store, container_of(at, struct call, link));
         until_us = due_us < until_us ? due_us : until_us;
@@ -68,42 +68,42 @@ held_until_us(const struct store *store, const struct link *link)
 }
 
 static bool
-confirm_due(const struct store *store, const struct link *link)
+confirm_due(const struct store *store, const struct conn *conn)
 {
-    return !list_empty(&link->held) && confirm_possible(store, link) &&
-           list_empty(&store->links[LINK_WITNESS + link->index].calls);
+    return !list_empty(&conn->held) && confirm_possible(store, conn) &&
+           list_empty(&store->conns[CONN_WITNESS + conn->index].calls);
 }
 
 void
-confirm_ask(struct store *store, struct link *link, uint64_t now_us)
+confirm_ask(struct store *store, struct conn *conn, uint64_t now_us)
 {
-    replicas_ask(store, witness_of(store, link), now_us);
-    LIST_EACH (at, &link->held)
+    replicas_ask(store, ack_of(store, conn), now_us);
+    LIST_EACH (at, &conn->held)
         container_of(at, struct call, link)->covered = true;
 }
 
 void
-confirm_tick(struct store *store, struct link *link, uint64_t now_us)
+confirm_tick(struct store *store, struct conn *conn, uint64_t now_us)
 {
-    LIST_EACH_SAFE (at, &link->held) {
+    LIST_EACH_SAFE (at, &conn->held) {
         struct call *call = container_of(at, struct call, link);
         if (now_us < call_due_us(store, call))
             continue;
         count(store->counters, COUNTER_redis_unconfirmed);
-        held_lost(store, link, call);
+        held_lost(store, conn, call);
     }
-    if (!confirm_due(store, link) || now_us < link->wait_us)
+    if (!confirm_due(store, conn) || now_us < conn->wait_us)
         return;
-    confirm_ask(store, link, now_us);
+    confirm_ask(store, conn, now_us);
     count(store->counters, COUNTER_redis_waits);
 }
 
 uint64_t
-confirm_next_us(const struct store *store, const struct link *link)
+confirm_next_us(const struct store *store, const struct conn *conn)
 {
-    uint64_t until_us = held_until_us(store, link);
+    uint64_t until_us = held_until_us(store, conn);
 
-    return confirm_due(store, link) && link->wait_us < until_us ? link->wait_us
+    return confirm_due(store, conn) && conn->wait_us < until_us ? conn->wait_us
                                                                 : until_us;
 }
 
@@ -113,13 +113,13 @@ confirm_take(struct store *store)
     struct call *call = store->confirming;
 
     if (call != NULL)
-        link_end_call(store, &store->links[call->at_link], call);
+        conn_end_call(store, &store->conns[call->at_link], call);
     store->confirming = NULL;
     if (list_empty(&store->confirmed))
         return false;
     call = container_of(list_pop_front(&store->confirmed), struct call, link);
     store->confirming = call;
-    call_results(store, &store->links[call->at_link], call, store->confirmed_us,
+    call_results(store, &store->conns[call->at_link], call, store->confirmed_us,
         call_said(call));
     return true;
 }
@@ -134,9 +134,9 @@ calls_release(const struct list *calls)
 void
 confirm_fini(struct store *store)
 {
-    for (uint32_t i = 0; i < LINK_COUNT; i++) {
-        calls_release(&store->links[i].held);
-        replicas_forget(&store->links[i].replicas);
+    for (uint32_t i = 0; i < CONN_COUNT; i++) {
+        calls_release(&store->conns[i].held);
+        replicas_forget(&store->conns[i].replicas);
     }
     calls_release(&store->confirmed);
     if (store->confirming != NULL)

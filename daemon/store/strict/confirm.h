@@ -6,20 +6,20 @@
 
 #include "daemon/store/model/state.h"
 
-/* The connection is gone. Calls that it had answered are lost; after a witness,
- * another one is asked. */
-void confirm_drop(struct store *store, struct link *link);
+/* The connection is gone. Calls that it had answered are lost; after an ack
+ * connection, another one is asked. */
+void confirm_drop(struct store *store, struct conn *conn);
 
-/* Asks the witness what replicas have. The answer covers all calls that are
- * held now. */
-void confirm_ask(struct store *store, struct link *link, uint64_t now_us);
+/* Asks the ack connection what replicas have. The answer covers all calls that
+ * are held now. */
+void confirm_ask(struct store *store, struct conn *conn, uint64_t now_us);
 
-/* Gives back held calls that are due, and asks replicas. The link must be a
- * node's, and ready. */
-void confirm_tick(struct store *store, struct link *link, uint64_t now_us);
+/* Gives back held calls that are due, and asks replicas. The connection must be
+ * a node's, and ready. */
+void confirm_tick(struct store *store, struct conn *conn, uint64_t now_us);
 
 /* When confirm_tick() has something to do; WHEEL_NEVER: not. */
-uint64_t confirm_next_us(const struct store *store, const struct link *link);
+uint64_t confirm_next_us(const struct store *store, const struct conn *conn);
 
 /* Ends the confirmed call that was taken last, and takes the next one's
  * results. False: there is none. */

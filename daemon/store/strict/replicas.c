@@ -1,12 +1,12 @@
 /*
  * Which replicas have what a node was told, where safety is strict.
  *
- * A second connection to the node, the *witness*, asks ROLE how far the node's
- * log reaches, writes something and has WAIT wait until the replicas have that,
- * and reads in INFO how far each of them is. What had been answered before is
- * safe where every replica is as far as ROLE said. (The write is for WAIT
- * alone, which waits for what its own connection has written, since Redis 7.2;
- * it is PEXPIRE, since a full Redis takes no SET.)
+ * A second connection to the node, the *ack connection*, asks ROLE how far the
+ * node's log reaches, writes something and has WAIT wait until the replicas
+ * have that, and reads in INFO how far each of them is. What had been answered
+ * before is safe where every replica is as far as ROLE said. (The write is for
+ * WAIT alone, which waits for what its own connection has written, since Redis
+ * 7.2; it is PEXPIRE, since a full Redis takes no SET.)
  *
  * Every replica: those that are online, and those that have been while this
  * broker knows the node. For it is the one that is missing that may have been
@@ -18,8 +18,8 @@
  */
 #include "daemon/store/strict/replicas.h"
 
-#include "daemon/store/node/link.h"
-#include "daemon/store/node/trust.h"
+#include "daemon/store/node/conn.h"
+#include "daemon/store/node/history.h"
 #include "daemon/store/strict/strict.h"
 #include "daemon/store/topology/route.h"
 
@@ -56,7 +56,7 @@ struct replica {
 };
 
 /* What INFO says of them all. */
-struct sight {
+struct replica_view {
     uint32_t online;
     bool any; /* be they online or not */
     bool behind;
@@ -64,10 +64,10 @@ struct sight {
     struct text missing;
 };
 
-static struct link *
-watched_by(struct store *store, const struct link *witness)
+static struct conn *
+watched_by(struct store *store, const struct conn *ack)
 {
-    return &store->links[witness->index - LINK_WITNESS];
+    return &store->conns[ack->index - CONN_WITNESS];
 }
 
 void
@@ -79,40 +79,39 @@ replicas_forget(struct replicas *replicas)
 }
 
 void
-replicas_begin(struct store *store, struct link *witness, uint64_t now_us)
+replicas_begin(struct store *store, struct conn *ack, uint64_t now_us)
 {
-    struct replicas *replicas = &watched_by(store, witness)->replicas;
+    struct replicas *replicas = &watched_by(store, ack)->replicas;
 
     replicas->state = REPLICAS_UNKNOWN;
     replicas->asked_us = 0;
     replicas->members_us = 0;
     if (store->settings.topology == STORE_CLUSTER)
-        LINK_SEND(
-            store, witness, CALL_MYID, now_us, TEXT("CLUSTER"), TEXT("MYID"));
+        CONN_SEND(store, ack, CALL_MYID, now_us, TEXT("CLUSTER"), TEXT("MYID"));
 }
 
 void
-replicas_ask(struct store *store, struct link *witness, uint64_t now_us)
+replicas_ask(struct store *store, struct conn *ack, uint64_t now_us)
 {
-    struct link *link = watched_by(store, witness);
-    struct replicas *replicas = &link->replicas;
+    struct conn *conn = watched_by(store, ack);
+    struct replicas *replicas = &conn->replicas;
     char key[KEY_BYTES];
     char online[20];
     char wait_ms[20];
 
     replicas->error = false;
     replicas->offset = 0;
-    LINK_SEND(store, witness, CALL_ROLE, now_us, TEXT("ROLE"));
+    CONN_SEND(store, ack, CALL_ROLE, now_us, TEXT("ROLE"));
     size_t key_len =
-        trust_key(store, link, "witness", &replicas->write_slot, key);
+        history_key(store, conn, "witness", &replicas->write_slot, key);
     struct text name = text_make(key, key_len);
     if (key_len > 0 && replicas->create)
-        LINK_SEND(store, witness, CALL_WRITE, now_us, TEXT("SET"), name,
-            TEXT("1"), TEXT("PX"), TEXT(KEEP_MS));
+        CONN_SEND(store, ack, CALL_WRITE, now_us, TEXT("SET"), name, TEXT("1"),
+            TEXT("PX"), TEXT(KEEP_MS));
     else if (key_len > 0)
-        LINK_SEND(store, witness, CALL_WRITE, now_us, TEXT("PEXPIRE"), name,
+        CONN_SEND(store, ack, CALL_WRITE, now_us, TEXT("PEXPIRE"), name,
             TEXT(KEEP_MS));
-    LINK_SEND(store, witness, CALL_WAIT, now_us, TEXT("WAIT"),
+    CONN_SEND(store, ack, CALL_WAIT, now_us, TEXT("WAIT"),
         text_make(online, text_from_u64(online, replicas->online)),
         text_make(wait_ms, text_from_u64(wait_ms,
                                store->settings.command_timeout_us / 2000 + 1)));
@@ -120,19 +119,19 @@ replicas_ask(struct store *store, struct link *witness, uint64_t now_us)
         (replicas->members_us == 0 ||
             now_us >= replicas->members_us + LOOK_AGAIN_US)) {
         replicas->members_us = now_us;
-        LINK_SEND(store, witness, CALL_MEMBERS, now_us, TEXT("CLUSTER"),
+        CONN_SEND(store, ack, CALL_MEMBERS, now_us, TEXT("CLUSTER"),
             TEXT("REPLICAS"), text_from(replicas->id));
     }
-    LINK_SEND(store, witness, CALL_REPLICAS, now_us, TEXT("INFO"),
-        TEXT("replication"));
+    CONN_SEND(
+        store, ack, CALL_REPLICAS, now_us, TEXT("INFO"), TEXT("replication"));
     replicas->asked_us = now_us;
 }
 
 uint64_t
-replicas_due_us(const struct store *store, const struct link *witness)
+replicas_due_us(const struct store *store, const struct conn *ack)
 {
     const struct replicas *replicas =
-        &store->links[witness->index - LINK_WITNESS].replicas;
+        &store->conns[ack->index - CONN_WITNESS].replicas;
 
     if (replicas->asked_us == 0)
         return 0;
@@ -155,10 +154,10 @@ is_redirect(struct text error)
 
 /* What is not written does not count: it only has WAIT wait. */
 static void
-replicas_error(struct store *store, struct link *link, const struct call *call,
+replicas_error(struct store *store, struct conn *conn, const struct call *call,
     struct text error)
 {
-    struct replicas *replicas = &link->replicas;
+    struct replicas *replicas = &conn->replicas;
     char name[80];
 
     if (call->kind == CALL_WRITE) {
@@ -172,7 +171,7 @@ replicas_error(struct store *store, struct link *link, const struct call *call,
         return;
     replicas->said = REPLICAS_REFUSED;
     log_write(LOG_WARN, state_words[REPLICAS_REFUSED],
-        log_word("node", link_name(store, link, name, sizeof(name))),
+        log_word("node", conn_name(store, conn, name, sizeof(name))),
         log_word("command", call_word(call->kind)), log_quoted("error", error));
 }
 
@@ -270,37 +269,36 @@ replicas_note(struct replicas *replicas, const struct replica *replica)
 }
 
 /* Who is there, and who is known and is not. */
-static struct sight
+static struct replica_view
 replicas_see(struct replicas *replicas, struct text info)
 {
-    struct sight sight = {.missing = TEXT("")};
+    struct replica_view view = {.missing = TEXT("")};
     struct replica replica;
     unsigned number = 0;
 
     while (replica_read(info, &number, &replica)) {
         unsigned next = number;
         struct replica other;
-        sight.any = true;
+        view.any = true;
         if (!replica.online)
             continue;
-        sight.online++;
-        sight.behind = sight.behind || replica.offset < replicas->offset;
+        view.online++;
+        view.behind = view.behind || replica.offset < replicas->offset;
         while (replica_read(info, &next, &other))
-            sight.alike =
-                sight.alike ||
-                (other.online && strcmp(other.name, replica.name) == 0);
+            view.alike = view.alike || (other.online && strcmp(other.name,
+                                                            replica.name) == 0);
         if (!has_line(text_make(replicas->known, replicas->known_len),
                 text_make(replica.name, replica.name_len)) &&
             !replicas_note(replicas, &replica))
-            sight.behind = true; /* as if it were: nothing counts */
+            view.behind = true; /* as if it were: nothing counts */
     }
     struct text known = text_make(replicas->known, replicas->known_len);
-    while (known.len > 0 && sight.missing.len == 0) {
+    while (known.len > 0 && view.missing.len == 0) {
         struct text name = take_line(&known);
         if (!is_online(info, name))
-            sight.missing = text_make(name.at, name.len - 1);
+            view.missing = text_make(name.at, name.len - 1);
     }
-    return sight;
+    return view;
 }
 
 /* How many have to have it: at least so many have been there. */
@@ -321,10 +319,10 @@ replicas_needed(const struct store *store, const struct replicas *replicas)
 
 /* Says it where that is new. */
 static void
-replicas_turn(struct store *store, struct link *link, enum replicas_state state,
+replicas_turn(struct store *store, struct conn *conn, enum replicas_state state,
     struct text missing)
 {
-    struct replicas *replicas = &link->replicas;
+    struct replicas *replicas = &conn->replicas;
     bool fine = state == REPLICAS_FINE;
     char name[80];
 
@@ -333,7 +331,7 @@ replicas_turn(struct store *store, struct link *link, enum replicas_state state,
         return;
     replicas->said = state;
     log_write(fine ? LOG_INFO : LOG_WARN, state_words[state],
-        log_word("node", link_name(store, link, name, sizeof(name))),
+        log_word("node", conn_name(store, conn, name, sizeof(name))),
         log_number("replicas", replicas->online),
         log_number("needed", replicas_needed(store, replicas)),
         missing.len > 0 ? log_quoted("missing", missing) : LOG_NOTHING);
@@ -343,10 +341,10 @@ replicas_turn(struct store *store, struct link *link, enum replicas_state state,
  * where some are configured, they may be slower to start than their master. */
 static bool
 replicas_never(const struct store *store, struct replicas *replicas,
-    const struct sight *sight, struct text info, uint64_t now_us)
+    const struct replica_view *view, struct text info, uint64_t now_us)
 {
     bool ever =
-        sight->any || replicas->members > 0 || store->settings.replicas > 0 ||
+        view->any || replicas->members > 0 || store->settings.replicas > 0 ||
         !text_equal(info_value(info, "role"), TEXT("master")) ||
         !text_equal(info_value(info, "repl_backlog_active"), TEXT("0")) ||
         !text_equal(info_value(info, "master_replid2"), TEXT(NO_ID));
@@ -373,29 +371,29 @@ replicas_lag(struct replicas *replicas, bool behind, uint64_t now_us)
 /* INFO: the last of the answers. */
 static void
 replicas_judge(
-    struct store *store, struct link *link, struct text info, uint64_t now_us)
+    struct store *store, struct conn *conn, struct text info, uint64_t now_us)
 {
-    struct replicas *replicas = &link->replicas;
+    struct replicas *replicas = &conn->replicas;
     enum replicas_state state = REPLICAS_FINE;
 
     if (text_equal(info_value(info, "role"), TEXT("slave")))
         replicas_forget(replicas); /* they are another one's */
-    struct sight sight = replicas_see(replicas, info);
-    replicas->online = sight.online;
-    replicas->never_any = replicas_never(store, replicas, &sight, info, now_us);
-    bool lags = replicas_lag(replicas, sight.behind, now_us);
+    struct replica_view view = replicas_see(replicas, info);
+    replicas->online = view.online;
+    replicas->never_any = replicas_never(store, replicas, &view, info, now_us);
+    bool lags = replicas_lag(replicas, view.behind, now_us);
     if (replicas->error)
         state = REPLICAS_REFUSED;
-    else if (sight.alike)
+    else if (view.alike)
         state = REPLICAS_ALIKE;
-    else if (sight.missing.len > 0 ||
-             sight.online < replicas_needed(store, replicas))
+    else if (view.missing.len > 0 ||
+             view.online < replicas_needed(store, replicas))
         state = REPLICAS_MISSING;
     else if (lags)
         state = REPLICAS_BEHIND;
-    replicas_turn(store, link, state, sight.missing);
-    confirm_verdict(store, link,
-        state == REPLICAS_FINE && !sight.behind && replicas->offset > 0,
+    replicas_turn(store, conn, state, view.missing);
+    confirm_verdict(store, conn,
+        state == REPLICAS_FINE && !view.behind && replicas->offset > 0,
         info_value(info, "master_replid"), now_us);
 }
 
@@ -429,15 +427,15 @@ replicas_members(struct replicas *replicas, const struct resp *reply)
 }
 
 void
-replicas_reply(struct store *store, struct link *witness,
-    const struct call *call, uint64_t now_us, const struct resp *reply)
+replicas_reply(struct store *store, struct conn *ack, const struct call *call,
+    uint64_t now_us, const struct resp *reply)
 {
-    struct link *link = watched_by(store, witness);
-    struct replicas *replicas = &link->replicas;
+    struct conn *conn = watched_by(store, ack);
+    struct replicas *replicas = &conn->replicas;
     bool string = reply->type == RESP_STRING;
 
     if (reply->type == RESP_ERROR)
-        replicas_error(store, link, call, reply->text);
+        replicas_error(store, conn, call, reply->text);
     if (call->kind == CALL_MYID && string)
         copy_id(replicas->id, reply->text);
     else if (call->kind == CALL_WRITE)
@@ -450,7 +448,7 @@ replicas_reply(struct store *store, struct link *witness,
     else if (call->kind == CALL_MEMBERS)
         replicas_members(replicas, reply);
     else if (call->kind == CALL_REPLICAS)
-        replicas_judge(store, link, string ? reply->text : TEXT(""), now_us);
+        replicas_judge(store, conn, string ? reply->text : TEXT(""), now_us);
 }
 
 const char *
@@ -459,7 +457,7 @@ store_refusal(const struct store *store)
     if (!store->settings.strict || store->was_ready)
         return NULL;
     for (uint16_t i = 0; i < store->node_count; i++)
-        if (store->links[i].replicas.never_any)
+        if (store->conns[i].replicas.never_any)
             return "redis.safety is strict, and a master has no replica that "
                    "could confirm a grant";
     return NULL;

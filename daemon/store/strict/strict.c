@@ -46,17 +46,17 @@ call_said(const struct call *call)
 
 /* Whether they are connected to the same process. */
 static bool
-same_run(const struct store *store, const struct link *link)
+same_run(const struct store *store, const struct conn *conn)
 {
-    return memcmp(store->links[LINK_WITNESS + link->index].run_id, link->run_id,
-               sizeof(link->run_id)) == 0;
+    return memcmp(store->conns[CONN_WITNESS + conn->index].run_id, conn->run_id,
+               sizeof(conn->run_id)) == 0;
 }
 
 bool
-confirm_possible(const struct store *store, const struct link *link)
+confirm_possible(const struct store *store, const struct conn *conn)
 {
-    return store->links[LINK_WITNESS + link->index].state == LINK_READY &&
-           link->replicas.state == REPLICAS_FINE && same_run(store, link);
+    return store->conns[CONN_WITNESS + conn->index].state == CONN_READY &&
+           conn->replicas.state == REPLICAS_FINE && same_run(store, conn);
 }
 
 bool
@@ -82,12 +82,12 @@ confirm_hold(struct call *call, const struct resp *reply)
 }
 
 void
-confirm_verdict(struct store *store, struct link *link, bool all_have_it,
+confirm_verdict(struct store *store, struct conn *conn, bool all_have_it,
     struct text id, uint64_t now_us)
 {
-    all_have_it = all_have_it && same_run(store, link);
-    link->wait_us = all_have_it ? now_us : now_us + WAIT_AGAIN_US;
-    LIST_EACH_SAFE (at, &link->held) {
+    all_have_it = all_have_it && same_run(store, conn);
+    conn->wait_us = all_have_it ? now_us : now_us + WAIT_AGAIN_US;
+    LIST_EACH_SAFE (at, &conn->held) {
         struct call *call = container_of(at, struct call, link);
         if (!call->covered)
             break;

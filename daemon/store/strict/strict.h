@@ -23,7 +23,7 @@ void confirm_release(struct call *call);
 struct text call_said(const struct call *call);
 
 /* Whether replicas can confirm now what the node answers. */
-bool confirm_possible(const struct store *store, const struct link *link);
+bool confirm_possible(const struct store *store, const struct conn *conn);
 
 /* Whether the answer to that call must be confirmed by replicas before it is
  * told. */
@@ -35,7 +35,7 @@ bool confirm_hold(struct call *call, const struct resp *reply);
 
 /* Takes the answer to replicas_ask(): whether all replicas have what was
  * written before it, under that replication ID. */
-void confirm_verdict(struct store *store, struct link *link, bool all_have_it,
+void confirm_verdict(struct store *store, struct conn *conn, bool all_have_it,
     struct text id, uint64_t now_us);
 
 #endif

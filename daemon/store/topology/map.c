@@ -9,9 +9,9 @@
 #include "daemon/store/topology/map.h"
 
 #include "daemon/store/model/times.h"
-#include "daemon/store/node/link.h"
-#include "daemon/store/node/link_life.h"
-#include "daemon/store/node/trust.h"
+#include "daemon/store/node/conn.h"
+#include "daemon/store/node/conn_life.h"
+#include "daemon/store/node/history.h"
 #include "daemon/store/strict/replicas.h"
 #include "daemon/store/topology/route.h"
 #include "daemon/store/topology/sentinel.h"
@@ -25,9 +25,9 @@
 #define MAP_EVERY_US   10000000
 
 bool
-route_ask_map(struct store *store, struct link *link, uint64_t now_us)
+route_ask_map(struct store *store, struct conn *conn, uint64_t now_us)
 {
-    if (LINK_SEND(store, link, CALL_MAP, now_us, TEXT("CLUSTER"),
+    if (CONN_SEND(store, conn, CALL_MAP, now_us, TEXT("CLUSTER"),
             TEXT("SLOTS")) == NULL)
         return false;
     count(store->counters, COUNTER_redis_map_refreshes);
@@ -42,9 +42,9 @@ map_ask(struct store *store, bool has_slots, uint64_t now_us)
 {
     for (uint32_t i = 0; i < store->node_count; i++) {
         uint32_t index = (store->map_turn + i) % store->node_count;
-        struct link *link = &store->links[index];
-        if (!link_answers(link) || (has_slots && !store->nodes[index].mapped) ||
-            !route_ask_map(store, link, now_us))
+        struct conn *conn = &store->conns[index];
+        if (!conn_answers(conn) || (has_slots && !store->nodes[index].mapped) ||
+            !route_ask_map(store, conn, now_us))
             continue;
         store->map_turn = index + 1;
         store->map_wanted = false;
@@ -104,12 +104,12 @@ is_told(const struct resp *host)
  */
 static struct text
 map_host(
-    const struct store *store, const struct link *link, const struct resp *node)
+    const struct store *store, const struct conn *conn, const struct resp *node)
 {
     const struct resp *more = &node->item[3];
 
     if (node->item[0].type != RESP_STRING || node->item[0].text.len == 0)
-        return text_from(store->nodes[link->node].address.host);
+        return text_from(store->nodes[conn->node].address.host);
     if (is_told(&node->item[0]))
         return node->item[0].text;
     for (size_t i = 0;
@@ -125,7 +125,7 @@ map_host(
 /* Those slots are a node's whose address is not told: whoever had them is asked
  * as before, and knows if that is not its own any more. */
 static void
-map_keep(struct store *store, const struct link *link, int64_t first,
+map_keep(struct store *store, const struct conn *conn, int64_t first,
     int64_t last, const struct resp *node, uint16_t *map)
 {
     char name[80];
@@ -142,14 +142,14 @@ map_keep(struct store *store, const struct link *link, int64_t first,
     log_write(LOG_WARN, "redis_address_unknown",
         log_quoted("id", node->count > 2 ? node->item[2].text : TEXT("")),
         log_signed("port", node->item[1].integer),
-        log_word("told_by", link_name(store, link, name, sizeof(name))),
+        log_word("told_by", conn_name(store, conn, name, sizeof(name))),
         log_quoted("advice", TEXT("set cluster-announce-hostname there, or "
                                   "cluster-announce-ip")));
 }
 
 /* One range of CLUSTER SLOTS: start, end, [host, port, ...], replicas. */
 static bool
-map_range(struct store *store, const struct link *link,
+map_range(struct store *store, const struct conn *conn,
     const struct resp *range, uint16_t *map)
 {
     if (range->type != RESP_ARRAY || range->count < 3 ||
@@ -166,9 +166,9 @@ map_range(struct store *store, const struct link *link,
         return false;
     if (master[1].integer == 0)
         return true; /* its address is not known any more: nobody serves it */
-    struct text host = map_host(store, link, &range->item[2]);
+    struct text host = map_host(store, conn, &range->item[2]);
     if (host.len == 0) {
-        map_keep(store, link, first, last, &range->item[2], map);
+        map_keep(store, conn, first, last, &range->item[2], map);
         return true;
     }
     uint16_t node = route_node(store, host, (uint16_t)master[1].integer);
@@ -183,26 +183,26 @@ map_range(struct store *store, const struct link *link,
 void
 route_move_subscriber(struct store *store, uint64_t now_us)
 {
-    struct link *link = &store->links[LINK_SUBSCRIBER];
+    struct conn *conn = &store->conns[CONN_SUBSCRIBER];
 
-    if (link->state == LINK_DOWN || store->nodes[link->node].mapped)
+    if (conn->state == CONN_DOWN || store->nodes[conn->node].mapped)
         return;
-    uint16_t host = link_subscriber_host(store);
+    uint16_t host = conn_subscriber_host(store);
     bool better = host != NODE_NONE && store->nodes[host].mapped;
-    if (better || !store->nodes[link->node].seed)
-        link_abandon(store, link, now_us, "its node is no master now");
+    if (better || !store->nodes[conn->node].seed)
+        conn_abandon(store, conn, now_us, "its node is no master now");
 }
 
-/* The node of the link is forgotten. */
+/* The node of the connection is forgotten. */
 static void
-replicas_retire(struct store *store, struct link *link, uint64_t now_us)
+replicas_retire(struct store *store, struct conn *conn, uint64_t now_us)
 {
-    struct link *witness = &store->links[LINK_WITNESS + link->index];
+    struct conn *ack = &store->conns[CONN_WITNESS + conn->index];
 
-    if (witness->state != LINK_DOWN)
-        link_abandon(store, witness, now_us, "its node is no master now");
-    replicas_forget(&link->replicas);
-    link->replicas = (struct replicas){0};
+    if (ack->state != CONN_DOWN)
+        conn_abandon(store, ack, now_us, "its node is no master now");
+    replicas_forget(&conn->replicas);
+    conn->replicas = (struct replicas){0};
 }
 
 void
@@ -210,19 +210,19 @@ route_retire(struct store *store, uint64_t now_us)
 {
     for (uint16_t i = 0; i < store->node_count; i++) {
         struct node *node = &store->nodes[i];
-        struct link *link = &store->links[i];
+        struct conn *conn = &store->conns[i];
         if (!node->used || node->seed || node->mapped || node->queued > 0 ||
-            link->call_count > 0 || link->held_count > 0 ||
-            (link->state == LINK_READY && link->ids_wanted) ||
+            conn->call_count > 0 || conn->held_count > 0 ||
+            (conn->state == CONN_READY && conn->ids_wanted) ||
             sentinel_names(store, i))
             continue;
-        if (link->state != LINK_DOWN) {
-            link->wish_close = true;
-            link->wish_connect = false;
-            link->state = LINK_DOWN;
+        if (conn->state != CONN_DOWN) {
+            conn->wish_close = true;
+            conn->wish_connect = false;
+            conn->state = CONN_DOWN;
         }
-        link->client_id = 0;
-        replicas_retire(store, link, now_us);
+        conn->client_id = 0;
+        replicas_retire(store, conn, now_us);
         node->used = false;
         for (uint32_t slot = 0; slot < SLOT_COUNT; slot++)
             if (store->had[slot] == i)
@@ -248,9 +248,9 @@ map_slot(struct store *store, uint16_t slot, uint16_t node, uint64_t now_us)
     if (!route_slot(store, slot, node, now_us))
         return;
     if (node != NODE_NONE)
-        trust_unmark(&store->links[node]);
+        history_unmark(&store->conns[node]);
     if (old != NODE_NONE)
-        trust_unmark(&store->links[old]);
+        history_unmark(&store->conns[old]);
 }
 
 /* The id of CLUSTER SLOTS' [host, port, id, ...]; empty: it is not told. */
@@ -303,11 +303,11 @@ id_keep(struct store *store, struct text id)
 
 /* Whether a node of the last map can be asked, other than this one. */
 static bool
-map_has_other(const struct store *store, const struct link *link)
+map_has_other(const struct store *store, const struct conn *conn)
 {
     for (uint16_t i = 0; i < store->node_count; i++)
-        if (i != link->node && store->nodes[i].used && store->nodes[i].mapped &&
-            link_answers(&store->links[i]))
+        if (i != conn->node && store->nodes[i].used && store->nodes[i].mapped &&
+            conn_answers(&store->conns[i]))
             return true;
     return false;
 }
@@ -319,12 +319,12 @@ map_has_other(const struct store *store, const struct link *link)
  * the cluster as it was answers, it is no more, and holds there are over.
  */
 static bool
-map_is_strange(struct store *store, const struct link *link,
+map_is_strange(struct store *store, const struct conn *conn,
     const struct resp *map, uint64_t now_us)
 {
     if (store->id_count == 0 || map_any_id(store, map, id_met_before))
         return false;
-    if (map_has_other(store, link))
+    if (map_has_other(store, conn))
         store->ids_us = now_us;
     return now_us < store->ids_us + peers_settle_us(store, now_us);
 }
@@ -338,7 +338,7 @@ map_keep_ids(struct store *store, const struct resp *map, uint64_t now_us)
 }
 
 void
-route_map_reply(struct store *store, struct link *link, uint64_t now_us,
+route_map_reply(struct store *store, struct conn *conn, uint64_t now_us,
     const struct resp *reply)
 {
     static uint16_t map[SLOT_COUNT];
@@ -346,9 +346,9 @@ route_map_reply(struct store *store, struct link *link, uint64_t now_us,
     bool good = reply->type == RESP_ARRAY;
     char name[80];
 
-    link->stranger = good && map_is_strange(store, link, reply, now_us);
-    if (link->stranger) {
-        link_unfit(store, link, now_us, HEALTH_OTHER_CLUSTER, TEXT(""));
+    conn->stranger = good && map_is_strange(store, conn, reply, now_us);
+    if (conn->stranger) {
+        conn_unfit(store, conn, now_us, HEALTH_OTHER_CLUSTER, TEXT(""));
         return;
     }
     for (uint32_t i = 0; i < SLOT_COUNT; i++)
@@ -356,7 +356,7 @@ route_map_reply(struct store *store, struct link *link, uint64_t now_us,
     for (uint16_t i = 0; i < store->node_count; i++)
         store->nodes[i].mapped = false;
     for (size_t i = 0; good && i < reply->count; i++)
-        good = map_range(store, link, &reply->item[i], map);
+        good = map_range(store, conn, &reply->item[i], map);
     for (uint32_t i = 0; i < SLOT_COUNT; i++)
         mapped += map[i] != NODE_NONE;
     if (!good || mapped == 0) {
@@ -367,7 +367,7 @@ route_map_reply(struct store *store, struct link *link, uint64_t now_us,
             now_us >= store->map_bad_us + SAID_AGAIN_US) {
             store->map_bad_us = now_us;
             log_write(LOG_WARN, "redis_map_unusable",
-                log_word("node", link_name(store, link, name, sizeof(name))),
+                log_word("node", conn_name(store, conn, name, sizeof(name))),
                 log_number("slots", mapped));
         }
         store->map_anybody = true;

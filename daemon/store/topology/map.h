@@ -7,7 +7,7 @@
 #include "daemon/store/model/state.h"
 
 /* Asks the node for the map of slots. False: there is no room. */
-bool route_ask_map(struct store *store, struct link *link, uint64_t now_us);
+bool route_ask_map(struct store *store, struct conn *conn, uint64_t now_us);
 
 /* Asks for the map where that is due. */
 void route_tick(struct store *store, uint64_t now_us);
@@ -27,7 +27,7 @@ void route_retire(struct store *store, uint64_t now_us);
 void route_moved(struct store *store, uint64_t now_us);
 
 /* Takes the map of slots that a node tells. */
-void route_map_reply(struct store *store, struct link *link, uint64_t now_us,
+void route_map_reply(struct store *store, struct conn *conn, uint64_t now_us,
     const struct resp *reply);
 
 #endif

@@ -4,8 +4,8 @@
  */
 #include "daemon/store/topology/master.h"
 
-#include "daemon/store/node/link.h"
-#include "daemon/store/node/link_life.h"
+#include "daemon/store/node/conn.h"
+#include "daemon/store/node/conn_life.h"
 #include "daemon/store/topology/map.h"
 #include "daemon/store/topology/route.h"
 #include "daemon/store/topology/sentinel.h"
@@ -24,7 +24,7 @@ master_say(struct store *store, uint64_t now_us)
     if (store->master != NODE_NONE) {
         log_write(LOG_INFO, "redis_master",
             log_word("master", store->settings.sentinel_master),
-            log_word("node", link_name(store, &store->links[store->master],
+            log_word("node", conn_name(store, &store->conns[store->master],
                                  name, sizeof(name))));
     } else if (store->masterless_us == 0) { /* at the start */
         store->masterless_us = now_us;
@@ -57,9 +57,9 @@ master_set(struct store *store, uint16_t master, uint64_t now_us)
     store->nodes[master].mapped = true;
     for (uint16_t i = 0; i < store->node_count; i++)
         if (i != master && store->nodes[i].used && !store->nodes[i].sentinel &&
-            store->links[i].state != LINK_DOWN)
-            link_abandon(
-                store, &store->links[i], now_us, "another node is the master");
+            store->conns[i].state != CONN_DOWN)
+            conn_abandon(
+                store, &store->conns[i], now_us, "another node is the master");
     route_moved(store, now_us);
 }
 
@@ -87,10 +87,10 @@ sentinel_tick(struct store *store, uint64_t now_us)
 }
 
 void
-sentinel_reply(struct store *store, const struct link *link,
+sentinel_reply(struct store *store, const struct conn *conn,
     const struct call *call, uint64_t now_us, const struct resp *reply)
 {
-    struct node *node = &store->nodes[link->node];
+    struct node *node = &store->nodes[conn->node];
     uint16_t named = NODE_NONE;
     uint64_t port;
     char name[80];
@@ -113,7 +113,7 @@ sentinel_reply(struct store *store, const struct link *link,
     } else if (!node->nameless) {
         node->nameless = true; /* said once */
         log_write(LOG_WARN, "sentinel_names_none",
-            log_word("node", link_name(store, link, name, sizeof(name))),
+            log_word("node", conn_name(store, conn, name, sizeof(name))),
             log_word("master", store->settings.sentinel_master));
     }
 }

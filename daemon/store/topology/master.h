@@ -12,7 +12,7 @@ void sentinel_tick(struct store *store, uint64_t now_us);
 
 /* Takes the master's address from a Sentinel, or nil: it knows no such
  * master. */
-void sentinel_reply(struct store *store, const struct link *link,
+void sentinel_reply(struct store *store, const struct conn *conn,
     const struct call *call, uint64_t now_us, const struct resp *reply);
 
 #endif

@@ -6,8 +6,8 @@
 
 #include "daemon/store/model/quorum.h"
 #include "daemon/store/model/times.h"
+#include "daemon/store/node/conn.h"
 #include "daemon/store/node/fence_clock.h"
-#include "daemon/store/node/link.h"
 #include "daemon/store/queue/op_queue.h"
 #include "daemon/store/topology/bid.h"
 #include "daemon/store/topology/round.h"
@@ -118,7 +118,7 @@ quorum_destroy(struct store *store)
         struct round *round = slab_at(&quorum->rounds, i);
         if (round == NULL)
             continue;
-        free(round->sights);
+        free(round->views);
         free(round->shown);
         free(round->message);
     }
@@ -670,7 +670,7 @@ quorum_ready(const struct store *store)
     uint32_t ready = 0;
 
     for (uint32_t i = 0; i < store->quorum->nodes; i++)
-        ready += link_answers(&store->links[i]);
+        ready += conn_answers(&store->conns[i]);
     return ready >= store->quorum->majority;
 }
 

@@ -19,7 +19,7 @@
 
 #include "daemon/store/model/quorum.h"
 #include "daemon/store/model/times.h"
-#include "daemon/store/node/link.h"
+#include "daemon/store/node/conn.h"
 #include "daemon/store/queue/op_queue.h"
 #include "daemon/store/topology/bid.h"
 #include "daemon/store/topology/quorum.h"
@@ -67,7 +67,7 @@ keep_message(struct round *round, struct text *message)
 static void
 round_free(struct store *store, struct round *round)
 {
-    free(round->sights);
+    free(round->views);
     free(round->shown);
     free(round->message);
     slab_free(&store->quorum->rounds, round);
@@ -142,7 +142,7 @@ vote_send(struct store *store, struct vote *vote, enum vote_state state,
     uint64_t deadline_us, bool waits)
 {
     uint16_t node = vote->op.home;
-    bool away = !link_answers(&store->links[node]);
+    bool away = !conn_answers(&store->conns[node]);
 
     if (away && (!waits || store->quorum->waiting >= QUORUM_WAITING))
         return false;
@@ -402,7 +402,7 @@ try_decide(struct store *store, struct round *round)
 /* A hold that a node knows nothing of is put there again; it counts from the
  * next renewal on. */
 static void
-vote_mend(struct store *store, struct vote *vote)
+vote_repair(struct store *store, struct vote *vote)
 {
     const struct bid *bid = bid_of_try(store, vote->round->bid);
     struct op *op = &vote->op;
@@ -420,7 +420,7 @@ vote_mend(struct store *store, struct vote *vote)
     op->tell = false;
     op->raises = false;
     op->agreed = false;
-    (void)vote_send(store, vote, VOTE_MENDING, soon_us(store), false);
+    (void)vote_send(store, vote, VOTE_REPAIRING, soon_us(store), false);
 }
 
 /* It is missing there, or may be. */
@@ -434,11 +434,11 @@ vote_misses(const struct vote *vote)
 }
 
 static void
-renew_mend(struct store *store, struct round *round)
+renew_repair(struct store *store, struct round *round)
 {
     for (uint32_t i = 0; i < store->quorum->nodes; i++)
         if (vote_misses(&round->votes[i]))
-            vote_mend(store, &round->votes[i]);
+            vote_repair(store, &round->votes[i]);
 }
 
 /* What the core is told of a renewal that a majority has carried out. */
@@ -460,7 +460,7 @@ renew_won(struct store *store, struct round *round, struct bid *bid)
     bool moves = asked->moves;
     quorum_answer(store, asked, OP_OK);
     if (!moves)
-        renew_mend(store, round);
+        renew_repair(store, round);
 }
 
 /* Why there is no majority for it. */
@@ -552,7 +552,7 @@ publish_decide(struct store *store, struct round *round)
             round->won = true;
     for (uint32_t i = store->quorum->nodes; !round->won && i > 0; i--)
         if (round->votes[i - 1].state == VOTE_NONE &&
-            link_answers(&store->links[i - 1]))
+            conn_answers(&store->conns[i - 1]))
             next = &round->votes[i - 1];
     if (next != NULL &&
         vote_send(store, next, VOTE_ASKED, soon_us(store), false))
@@ -577,47 +577,47 @@ same_ticket(const struct op_ticket *a, const struct op_ticket *b)
 }
 
 static void
-sight_add(struct round *round, const struct op_ticket *ticket, uint32_t node)
+view_add(struct round *round, const struct op_ticket *ticket, uint32_t node)
 {
-    struct sight_of *sight = NULL;
+    struct merged_view *view = NULL;
 
-    for (uint32_t i = 0; i < round->sight_count && sight == NULL; i++)
-        if (same_ticket(&round->sights[i].ticket, ticket))
-            sight = &round->sights[i];
-    if (sight == NULL) {
-        struct sight_of *sights =
-            realloc(round->sights, (round->sight_count + 1) * sizeof(*sights));
-        if (sights == NULL) {
+    for (uint32_t i = 0; i < round->view_count && view == NULL; i++)
+        if (same_ticket(&round->views[i].ticket, ticket))
+            view = &round->views[i];
+    if (view == NULL) {
+        struct merged_view *views =
+            realloc(round->views, (round->view_count + 1) * sizeof(*views));
+        if (views == NULL) {
             round->starved = true;
             return;
         }
-        round->sights = sights;
-        sight = &sights[round->sight_count++];
-        *sight = (struct sight_of){.ticket = *ticket};
+        round->views = views;
+        view = &views[round->view_count++];
+        *view = (struct merged_view){.ticket = *ticket};
         struct text *words[] = {
-            &sight->ticket.owner, &sight->ticket.client, &sight->ticket.note};
+            &view->ticket.owner, &view->ticket.client, &view->ticket.note};
         for (int i = 0; i < 3; i++)
-            keep_word(sight->words[i], words[i]);
-    } else if (ticket->ttl_ms < sight->ticket.ttl_ms) {
-        sight->ticket.ttl_ms = ticket->ttl_ms;
+            keep_word(view->words[i], words[i]);
+    } else if (ticket->ttl_ms < view->ticket.ttl_ms) {
+        view->ticket.ttl_ms = ticket->ttl_ms;
     }
-    if ((sight->seen & node) != 0)
+    if ((view->seen & node) != 0)
         return;
-    sight->seen |= node;
-    uint32_t at = sight->nodes++;
-    for (; at > 0 && sight->fences[at - 1] < ticket->fence; at--)
-        sight->fences[at] = sight->fences[at - 1];
-    sight->fences[at] = ticket->fence;
+    view->seen |= node;
+    uint32_t at = view->nodes++;
+    for (; at > 0 && view->fences[at - 1] < ticket->fence; at--)
+        view->fences[at] = view->fences[at - 1];
+    view->fences[at] = ticket->fence;
 }
 
 /* The fence that a majority has for it, of those in falling order; 0: none, or
  * not yet: a try is raised to one fence before it is won. */
 static uint64_t
-sight_fence(const struct sight_of *sight, uint32_t majority)
+view_fence(const struct merged_view *view, uint32_t majority)
 {
-    for (uint32_t i = 0; i + majority <= sight->nodes; i++)
-        if (sight->fences[i] == sight->fences[i + majority - 1])
-            return sight->fences[i];
+    for (uint32_t i = 0; i + majority <= view->nodes; i++)
+        if (view->fences[i] == view->fences[i + majority - 1])
+            return view->fences[i];
     return 0;
 }
 
@@ -626,7 +626,7 @@ inspect_hear(struct round *round, const struct op_result *result, uint32_t node)
 {
     for (uint32_t i = 0; i < result->ticket_count; i++)
         if (result->tickets[i].granted)
-            sight_add(round, &result->tickets[i], node);
+            view_add(round, &result->tickets[i], node);
     if (result->typical_ms > round->about.typical_ms)
         round->about.typical_ms = result->typical_ms;
     round->again_ms |= result->again_ms;
@@ -645,25 +645,25 @@ inspect_decide(struct store *store, struct round *round)
     if (asked == NULL)
         return;
     uint32_t waiters = queue_count(store, asked->name);
-    if (round->sight_count + waiters > 0)
+    if (round->view_count + waiters > 0)
         round->shown =
-            calloc(round->sight_count + waiters, sizeof(*round->shown));
+            calloc(round->view_count + waiters, sizeof(*round->shown));
     /* What is not seen is not free for that. */
     if (round_answered(store, round) < majority || round->starved ||
-        (round->shown == NULL && round->sight_count + waiters > 0)) {
+        (round->shown == NULL && round->view_count + waiters > 0)) {
         quorum_answer(store, asked, OP_UNSENT);
         return;
     }
-    for (uint32_t i = 0; round->shown != NULL && i < round->sight_count; i++) {
-        struct sight_of *sight = &round->sights[i];
-        uint64_t fence = sight_fence(sight, majority);
+    for (uint32_t i = 0; round->shown != NULL && i < round->view_count; i++) {
+        struct merged_view *view = &round->views[i];
+        uint64_t fence = view_fence(view, majority);
         if (fence == 0)
             continue;
         struct op_ticket *shown = &round->shown[result.holders++];
-        *shown = sight->ticket;
-        shown->owner.at = sight->words[0];
-        shown->client.at = sight->words[1];
-        shown->note.at = sight->words[2];
+        *shown = view->ticket;
+        shown->owner.at = view->words[0];
+        shown->client.at = view->words[1];
+        shown->note.at = view->words[2];
         shown->fence = fence;
         result.shared = result.shared || shown->shared;
         if (shown->fence > result.fence)
@@ -819,13 +819,14 @@ quorum_voted(struct store *store, struct op *op, enum op_status status)
         if (vote->state == VOTE_NO)
             vote->state = VOTE_NONE;
     }
-    if (was == VOTE_MENDING && status == OP_OK)
+    if (was == VOTE_REPAIRING && status == OP_OK)
         count(store->counters, COUNTER_quorum_mends);
-    if (was == VOTE_MENDING || (round->decided && round->kind == OP_ACQUIRE)) {
+    if (was == VOTE_REPAIRING ||
+        (round->decided && round->kind == OP_ACQUIRE)) {
         vote_settle(store, vote);
     } else if (round->decided && round->won && round->kind == OP_RENEW &&
                was == VOTE_ASKED && !op->moves && vote_misses(vote)) {
-        vote_mend(store, vote);
+        vote_repair(store, vote);
     } else if (!round->decided && was != VOTE_UNDOING) {
         round_decide(store, round);
     }

@@ -4,8 +4,8 @@
  */
 #include "daemon/store/topology/route.h"
 
-#include "daemon/store/node/link.h"
-#include "daemon/store/node/trust.h"
+#include "daemon/store/node/conn.h"
+#include "daemon/store/node/history.h"
 #include "daemon/store/queue/lane.h"
 #include "daemon/store/queue/op_queue.h"
 #include "daemon/store/topology/quorum.h"
@@ -31,7 +31,7 @@ route_node(struct store *store, struct text host, uint16_t port)
         if (node->used && route_is_at(node, host, port))
             return i;
         if (!node->used && free == NODE_NONE &&
-            store->links[i].state == LINK_DOWN && !store->links[i].wish_close)
+            store->conns[i].state == CONN_DOWN && !store->conns[i].wish_close)
             free = i;
     }
     if (free == NODE_NONE)
@@ -47,7 +47,7 @@ route_node(struct store *store, struct text host, uint16_t port)
     node->sentinel = false;
     node->nameless = false;
     node->names = NODE_NONE;
-    link_forget(&store->links[free]);
+    conn_forget(&store->conns[free]);
     if (store->node_count <= free)
         store->node_count = (uint16_t)(free + 1);
     return free;
@@ -179,10 +179,10 @@ route_slot(struct store *store, uint16_t slot, uint16_t node, uint64_t now_us)
     if (node == NODE_NONE)
         return true;
     store->had[slot] = node;
-    trust_has_locks(store, &store->links[node]);
+    history_has_locks(store, &store->conns[node]);
     if (old != NODE_NONE)
-        trust_inherit(store, &store->links[old], &store->links[node], now_us);
+        history_inherit(store, &store->conns[old], &store->conns[node], now_us);
     else if (had != NODE_NONE && had != node)
-        trust_inherit(store, NULL, &store->links[node], now_us);
+        history_inherit(store, NULL, &store->conns[node], now_us);
     return true;
 }

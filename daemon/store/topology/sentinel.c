@@ -17,7 +17,7 @@
  */
 #include "daemon/store/topology/sentinel.h"
 
-#include "daemon/store/node/link.h"
+#include "daemon/store/node/conn.h"
 
 #include "daemon/base/log.h"
 
@@ -34,70 +34,70 @@ sentinel_resolve(struct store *store, uint64_t now_us)
 }
 
 static void
-sentinel_ask(struct store *store, struct link *link, uint64_t now_us)
+sentinel_ask(struct store *store, struct conn *conn, uint64_t now_us)
 {
     const struct text words[] = {TEXT("SENTINEL"),
         TEXT("GET-MASTER-ADDR-BY-NAME"),
         text_from(store->settings.sentinel_master)};
 
-    link_send(store, link, CALL_MASTER, now_us, words, 3);
+    conn_send(store, conn, CALL_MASTER, now_us, words, 3);
 }
 
 void
-sentinel_greet(struct store *store, struct link *link, uint64_t now_us)
+sentinel_greet(struct store *store, struct conn *conn, uint64_t now_us)
 {
     const struct text words[] = {TEXT("SUBSCRIBE"), TEXT("+switch-master")};
 
-    if (link->index == LINK_SWITCHES) {
-        link_send(store, link, CALL_SUBSCRIBE, now_us, words, 2);
+    if (conn->index == CONN_SWITCHES) {
+        conn_send(store, conn, CALL_SUBSCRIBE, now_us, words, 2);
         return;
     }
-    LINK_SEND(store, link, CALL_INFO, now_us, TEXT("INFO"), TEXT("server"));
-    sentinel_ask(store, link, now_us);
+    CONN_SEND(store, conn, CALL_INFO, now_us, TEXT("INFO"), TEXT("server"));
+    sentinel_ask(store, conn, now_us);
 }
 
 /* Whether two nodes are one Sentinel, as far as they have told. */
 static bool
 is_same(const struct store *store, uint16_t a, uint16_t b)
 {
-    const char *id = store->links[a].run_id;
+    const char *id = store->conns[a].run_id;
 
     return store->nodes[a].used && store->nodes[a].sentinel &&
            store->nodes[b].used && store->nodes[b].sentinel && id[0] != '\0' &&
-           strcmp(id, store->links[b].run_id) == 0;
+           strcmp(id, store->conns[b].run_id) == 0;
 }
 
 void
-sentinel_info(struct store *store, struct link *link, const struct resp *reply)
+sentinel_info(struct store *store, struct conn *conn, const struct resp *reply)
 {
     char name[80];
     char other[80];
 
-    memset(link->run_id, 0, sizeof(link->run_id));
+    memset(conn->run_id, 0, sizeof(conn->run_id));
     if (reply->type != RESP_STRING)
         return;
-    copy_id(link->run_id, info_value(reply->text, "run_id"));
+    copy_id(conn->run_id, info_value(reply->text, "run_id"));
     store->votes_due_us = 0;
     for (uint16_t i = 0; i < store->node_count; i++)
-        if (i != link->node && is_same(store, i, link->node))
+        if (i != conn->node && is_same(store, i, conn->node))
             log_write(LOG_WARN, "sentinel_twice",
-                log_word("node", link_name(store, link, name, sizeof(name))),
+                log_word("node", conn_name(store, conn, name, sizeof(name))),
                 log_word("other",
-                    link_name(store, &store->links[i], other, sizeof(other))));
+                    conn_name(store, &store->conns[i], other, sizeof(other))));
 }
 
 uint64_t
-sentinel_ask_due_us(const struct store *store, const struct link *link)
+sentinel_ask_due_us(const struct store *store, const struct conn *conn)
 {
-    return link->spoke_us < store->ask_us ? store->ask_us
-                                          : link->spoke_us + ASK_EVERY_US;
+    return conn->spoke_us < store->ask_us ? store->ask_us
+                                          : conn->spoke_us + ASK_EVERY_US;
 }
 
 void
-sentinel_link_tick(struct store *store, struct link *link, uint64_t now_us)
+sentinel_conn_tick(struct store *store, struct conn *conn, uint64_t now_us)
 {
-    if (now_us >= sentinel_ask_due_us(store, link))
-        sentinel_ask(store, link, now_us);
+    if (now_us >= sentinel_ask_due_us(store, conn))
+        sentinel_ask(store, conn, now_us);
 }
 
 void

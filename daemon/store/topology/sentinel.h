@@ -12,21 +12,21 @@ void sentinel_resolve(struct store *store, uint64_t now_us);
 
 /* Begins the questions to a Sentinel after AUTH. Their answer makes the
  * connection ready. */
-void sentinel_greet(struct store *store, struct link *link, uint64_t now_us);
+void sentinel_greet(struct store *store, struct conn *conn, uint64_t now_us);
 
 /* Takes the Sentinel's run ID. Two addresses of one Sentinel are logged, and
  * have one vote. */
 void sentinel_info(
-    struct store *store, struct link *link, const struct resp *reply);
+    struct store *store, struct conn *conn, const struct resp *reply);
 
 /* When the Sentinel must be asked again. */
 uint64_t sentinel_ask_due_us(
-    const struct store *store, const struct link *link);
+    const struct store *store, const struct conn *conn);
 
 /* Asks the Sentinel, if it is time. The connection must be ready and wait for
  * no answer. */
-void sentinel_link_tick(
-    struct store *store, struct link *link, uint64_t now_us);
+void sentinel_conn_tick(
+    struct store *store, struct conn *conn, uint64_t now_us);
 
 /* A Sentinel has told of another master: all are asked at once. */
 void sentinel_hint(struct store *store, uint64_t now_us);

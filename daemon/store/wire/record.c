@@ -632,31 +632,31 @@ record_read_tickets(struct record_reader *reader, struct op *op,
 }
 
 static bool
-read_sight(struct record_reader *reader, struct op_sight *sight)
+read_suspect(struct record_reader *reader, struct op_suspect *suspect)
 {
-    const char *at = take(reader, BYTES_SIGHT);
+    const char *at = take(reader, BYTES_SUSPECT);
 
-    if (at == NULL || UINT(at, SIGHT, WRONG) >= WRONG_COUNT)
+    if (at == NULL || UINT(at, SUSPECT, WRONG) >= WRONG_COUNT)
         return false;
-    size_t len = UINT(at, SIGHT, NAME);
-    sight->flags = (unsigned)UINT(at, SIGHT, FLAGS);
-    sight->wrong = (enum sight_wrong)UINT(at, SIGHT, WRONG);
-    sight->hold_ms = DOUBLE(at, SIGHT, HELD);
-    sight->wait_ms = DOUBLE(at, SIGHT, WAITED);
+    size_t len = UINT(at, SUSPECT, NAME);
+    suspect->flags = (unsigned)UINT(at, SUSPECT, FLAGS);
+    suspect->wrong = (enum suspect_wrong)UINT(at, SUSPECT, WRONG);
+    suspect->hold_ms = DOUBLE(at, SUSPECT, HELD);
+    suspect->wait_ms = DOUBLE(at, SUSPECT, WAITED);
     at = take(reader, len);
-    sight->name = text_make(at, len);
+    suspect->name = text_make(at, len);
     return at != NULL && len <= PROTO_NAME_MAX;
 }
 
 bool
-record_read_sights(struct record_reader *reader, struct op_audit *audit,
-    struct op_sight *sights, uint32_t room)
+record_read_suspects(struct record_reader *reader, struct op_audit *audit,
+    struct op_suspect *suspects, uint32_t room)
 {
     const char *at = take(reader, BYTES_AUDITED);
 
     if (at == NULL)
         return false;
-    uint32_t n = (uint32_t)UINT(at, AUDITED, SIGHTS);
+    uint32_t n = (uint32_t)UINT(at, AUDITED, SUSPECTS);
     size_t digits = UINT(at, AUDITED, DIGITS);
     audit->records = (uint32_t)UINT(at, AUDITED, RECORDS);
     audit->holds = (uint32_t)UINT(at, AUDITED, HOLDS);
@@ -667,9 +667,9 @@ record_read_sights(struct record_reader *reader, struct op_audit *audit,
         !text_to_u64(text_make(at, digits), UINT64_MAX, &audit->cursor))
         return false;
     for (uint32_t i = 0; i < n; i++)
-        if (!read_sight(reader, &sights[i]))
+        if (!read_suspect(reader, &suspects[i]))
             return false;
-    audit->sights = sights;
-    audit->sight_count = n;
+    audit->suspects = suspects;
+    audit->suspect_count = n;
     return true;
 }

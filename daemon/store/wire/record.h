@@ -11,7 +11,7 @@
 #include "daemon/op/op.h"
 #include "daemon/store/wire/scripts.h"
 
-struct op_sight;
+struct op_suspect;
 
 #define RECORD_ID_BYTES 40 /* a replication id, hex */
 
@@ -128,7 +128,7 @@ bool record_read_tickets(struct record_reader *reader, struct op *op,
     uint64_t time_us, struct op_ticket *tickets, uint32_t room);
 
 /* Likewise what audit.lua adds. */
-bool record_read_sights(struct record_reader *reader, struct op_audit *audit,
-    struct op_sight *sights, uint32_t room);
+bool record_read_suspects(struct record_reader *reader, struct op_audit *audit,
+    struct op_suspect *suspects, uint32_t room);
 
 #endif

@@ -1,58 +1,58 @@
 /*
- * A connection to a node, and its calls. See link.c.
+ * A connection to a node, and its calls. See conn.c.
  */
-#ifndef HOLDFAST_STORE_NODE_LINK_H
-#define HOLDFAST_STORE_NODE_LINK_H
+#ifndef HOLDFAST_STORE_NODE_CONN_H
+#define HOLDFAST_STORE_NODE_CONN_H
 
 #include "daemon/store/model/state.h"
 
-/* Sends a command of the words that follow. See link_send(). */
-#define LINK_SEND(store, link, kind, now_us, ...)                            \
-    link_send(store, link, kind, now_us, (const struct text[]){__VA_ARGS__}, \
+/* Sends a command of the words that follow. See conn_send(). */
+#define CONN_SEND(store, conn, kind, now_us, ...)                            \
+    conn_send(store, conn, kind, now_us, (const struct text[]){__VA_ARGS__}, \
         sizeof((const struct text[]){__VA_ARGS__}) / sizeof(struct text))
 
 /* Sets up a connection that is down. Connections never move in memory. */
-void link_init(struct link *link, uint32_t index);
+void conn_init(struct conn *conn, uint32_t index);
 
 /* Forgets what is known of the node, as the connection gets another one. */
-void link_forget(struct link *link);
+void conn_forget(struct conn *conn);
 
 /* Writes HOST:PORT, cut to `out_bytes`, which must be above 30, and returns
  * `out`. Unprintable bytes become '?'. */
-const char *link_name(const struct store *store, const struct link *link,
+const char *conn_name(const struct store *store, const struct conn *conn,
     char *out, size_t out_bytes);
 
 /* Adds a call at the end of the connection's. The caller writes its command
- * into link->out. */
-struct call *link_call(struct store *store, struct link *link,
+ * into connection->out. */
+struct call *conn_call(struct store *store, struct conn *conn,
     enum call_kind kind, uint64_t now_us);
 
 /* Frees a call without operations. Its reply was taken, or is not awaited any
  * more. */
-void link_end_call(struct store *store, struct link *link, struct call *call);
+void conn_end_call(struct store *store, struct conn *conn, struct call *call);
 
 /* Takes a call off its connection, and frees it. */
-void call_free(struct store *store, struct link *link, struct call *call);
+void call_free(struct store *store, struct conn *conn, struct call *call);
 
 /* Whether the connection is the second one to its node. */
-bool link_is_second(const struct link *link);
+bool conn_is_second(const struct conn *conn);
 
 /* Whether the node can be asked now. */
-bool link_answers(const struct link *link);
+bool conn_answers(const struct conn *conn);
 
 /* Whether the connection asks what replicas have. */
-bool link_is_witness(const struct store *store, const struct link *link);
+bool conn_is_witness(const struct store *store, const struct conn *conn);
 
 /* Whether the connection subscribes to what brokers and scripts tell. Of a
  * quorum each node has one that does. */
-bool link_listens(const struct store *store, const struct link *link);
+bool conn_listens(const struct store *store, const struct conn *conn);
 
 /* Sends a command of `n` words. NULL: the connection has no room for it. */
-struct call *link_send(struct store *store, struct link *link,
+struct call *conn_send(struct store *store, struct conn *conn,
     enum call_kind kind, uint64_t now_us, const struct text *words, size_t n);
 
 /* Whether the connection leads to a Sentinel. */
-bool sentinel_is(const struct store *store, const struct link *link);
+bool sentinel_is(const struct store *store, const struct conn *conn);
 
 /* The value of `key` in the text of INFO, a part of it; empty: there is
  * none. */
@@ -62,32 +62,32 @@ struct text info_value(struct text info, const char *key);
 void copy_id(char out[41], struct text value);
 
 /* Asks the node for its replication IDs. False: the connection has no room. */
-bool link_ask_ids(struct store *store, struct link *link, uint64_t now_us);
+bool conn_ask_ids(struct store *store, struct conn *conn, uint64_t now_us);
 
 /* Writes the marker, or reads it if `value` is empty. Without room it sends
  * nothing. */
-void link_mark(struct store *store, struct link *link, uint64_t now_us,
+void conn_mark(struct store *store, struct conn *conn, uint64_t now_us,
     struct text key, struct text value);
 
 /* Sends SCRIPT LOAD for that script. Without room it sends nothing. */
-void link_load_script(
-    struct store *store, struct link *link, enum script_id id, uint64_t now_us);
+void conn_load_script(
+    struct store *store, struct conn *conn, enum script_id id, uint64_t now_us);
 
 /* Loads the scripts that locks need, unless that is under way. */
-void link_load_scripts(struct store *store, struct link *link, uint64_t now_us);
+void conn_load_scripts(struct store *store, struct conn *conn, uint64_t now_us);
 
 /* Whether operations go to that connection. */
-bool link_serves(const struct store *store, const struct link *link);
+bool conn_serves(const struct store *store, const struct conn *conn);
 
 /* The call's command for the log. It is static. */
 const char *call_word(enum call_kind kind);
 
 /* Until when the answer to the oldest call is in time. */
-uint64_t link_in_time_us(const struct store *store, const struct link *link);
+uint64_t conn_in_time_us(const struct store *store, const struct conn *conn);
 
 /* A node that answers, one with slots if possible; NODE_NONE: there is none
  * now. */
-uint16_t link_subscriber_host(const struct store *store);
+uint16_t conn_subscriber_host(const struct store *store);
 
 /* Whether the node has that address. */
 bool route_is_at(const struct node *node, struct text host, uint16_t port);

@@ -33,10 +33,10 @@
  *
  * See DESIGN.md D2.3, and D3.2 to D3.4, D3.10 and D3.11.
  */
-#include "daemon/store/node/trust.h"
+#include "daemon/store/node/history.h"
 
+#include "daemon/store/node/conn.h"
 #include "daemon/store/node/fence_clock.h"
-#include "daemon/store/node/link.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
@@ -59,100 +59,100 @@ is_none(struct text id)
 }
 
 void
-trust_unmark(struct link *link)
+history_unmark(struct conn *conn)
 {
-    link->mark_us = 0;
-    LIST_EACH (at, &link->calls)
+    conn->mark_us = 0;
+    LIST_EACH (at, &conn->calls)
         container_of(at, struct call, link)->writes = false;
 }
 
 void
-trust_probe(struct link *link, uint64_t now_us)
+history_probe(struct conn *conn, uint64_t now_us)
 {
-    if (link->mark_us > now_us + MARK_AGAIN_US)
-        link->mark_us = now_us + MARK_AGAIN_US;
+    if (conn->mark_us > now_us + MARK_AGAIN_US)
+        conn->mark_us = now_us + MARK_AGAIN_US;
 }
 
 void
-trust_has_locks(struct store *store, const struct link *link)
+history_has_locks(struct store *store, const struct conn *conn)
 {
-    if (link->state == LINK_READY && !link->settled)
+    if (conn->state == CONN_READY && !conn->settled)
         store->changed = true;
 }
 
 static void
-trust_begin(struct store *store, struct link *link, uint64_t now_us)
+history_begin(struct store *store, struct conn *conn, uint64_t now_us)
 {
     char name[80];
 
-    link->settled = store->settings.settle_us == 0;
-    link->inherits = false;
-    link->guessed = false;
-    link->since_us = now_us;
-    trust_unmark(link);
-    link->mark_us = link->settled ? now_us + MARK_AFTER_US : now_us;
-    if (link->settled)
+    conn->settled = store->settings.settle_us == 0;
+    conn->inherits = false;
+    conn->guessed = false;
+    conn->since_us = now_us;
+    history_unmark(conn);
+    conn->mark_us = conn->settled ? now_us + MARK_AFTER_US : now_us;
+    if (conn->settled)
         return;
     count(store->counters, COUNTER_redis_unsettled);
     log_write(LOG_INFO, "redis_unsettled",
-        log_word("node", link_name(store, link, name, sizeof(name))),
-        log_span("run_id", text_make(link->run_id, strnlen(link->run_id, 8))),
-        log_span("id", text_make(link->id, strnlen(link->id, 8))));
-    trust_has_locks(store, link);
+        log_word("node", conn_name(store, conn, name, sizeof(name))),
+        log_span("run_id", text_make(conn->run_id, strnlen(conn->run_id, 8))),
+        log_span("id", text_make(conn->id, strnlen(conn->id, 8))));
+    history_has_locks(store, conn);
 }
 
 /* Whether an answer of the node to that is to come. */
 static bool
-is_being_asked(const struct link *link)
+is_being_asked(const struct conn *conn)
 {
-    return link->state == LINK_READY && (link->ids_wanted || link->ids_asked);
+    return conn->state == CONN_READY && (conn->ids_wanted || conn->ids_asked);
 }
 
 /* Who could not say what it is need not any more. */
 static void
-sources_forget(const struct store *store, struct link *link)
+sources_forget(const struct store *store, struct conn *conn)
 {
     for (uint16_t i = 0; i < store->node_count; i++)
-        if (!is_being_asked(&store->links[i]))
-            link->sources[i / 64] &= ~((uint64_t)1 << i % 64);
+        if (!is_being_asked(&store->conns[i]))
+            conn->sources[i / 64] &= ~((uint64_t)1 << i % 64);
 }
 
 void
-trust_settle(struct store *store, struct link *link, const char *why)
+history_settle(struct store *store, struct conn *conn, const char *why)
 {
     char name[80];
 
-    link->settled = true;
-    sources_forget(store, link);
-    link->inherits = false;
-    link->guessed = false;
+    conn->settled = true;
+    sources_forget(store, conn);
+    conn->inherits = false;
+    conn->guessed = false;
     log_write(LOG_INFO, "redis_settled",
-        log_word("node", link_name(store, link, name, sizeof(name))),
+        log_word("node", conn_name(store, conn, name, sizeof(name))),
         log_word("why", why));
 }
 
 void
-trust_learn(struct store *store, struct link *link, struct text run_id,
+history_learn(struct store *store, struct conn *conn, struct text run_id,
     struct text id, struct text second, uint64_t now_us)
 {
     bool same_run =
-        run_id.len == 0 || text_equal(run_id, text_from(link->run_id));
-    bool same_id = text_equal(id, text_from(link->id));
-    bool known = link->since_us > 0;
+        run_id.len == 0 || text_equal(run_id, text_from(conn->run_id));
+    bool same_id = text_equal(id, text_from(conn->id));
+    bool known = conn->since_us > 0;
 
-    link->ids_asked = false;
-    link->ids_wanted = false; /* what scripts have seen so far is older */
-    link->first = is_none(second);
+    conn->ids_asked = false;
+    conn->ids_wanted = false; /* what scripts have seen so far is older */
+    conn->first = is_none(second);
     if (known && same_run && same_id)
         return;
-    copy_id(link->id, id);
+    copy_id(conn->id, id);
     if (run_id.len > 0)
-        copy_id(link->run_id, run_id);
-    if (known && same_run && link->first) {
-        trust_unmark(link);
-    } else if (link->index < LINK_WITNESS) {
-        memset(link->sources, 0, sizeof(link->sources));
-        trust_begin(store, link, now_us);
+        copy_id(conn->run_id, run_id);
+    if (known && same_run && conn->first) {
+        history_unmark(conn);
+    } else if (conn->index < CONN_WITNESS) {
+        memset(conn->sources, 0, sizeof(conn->sources));
+        history_begin(store, conn, now_us);
     }
 }
 
@@ -162,40 +162,41 @@ trust_learn(struct store *store, struct link *link, struct text run_id,
  * other reason. Markers know nothing of that.
  */
 static void
-trust_doubt(struct store *store, struct link *link, bool guess, uint64_t now_us)
+history_doubt(
+    struct store *store, struct conn *conn, bool guess, uint64_t now_us)
 {
-    if (link->settled) {
-        trust_begin(store, link, now_us);
-        link->guessed = guess;
-    } else if (!guess || !link->guessed) {
-        link->guessed = false;
-        link->since_us = now_us;
+    if (conn->settled) {
+        history_begin(store, conn, now_us);
+        conn->guessed = guess;
+    } else if (!guess || !conn->guessed) {
+        conn->guessed = false;
+        conn->since_us = now_us;
     }
-    link->inherits = true;
+    conn->inherits = true;
 }
 
 static void
-source_add(struct link *link, const struct link *from)
+source_add(struct conn *conn, const struct conn *from)
 {
-    link->sources[from->node / 64] |= (uint64_t)1 << from->node % 64;
+    conn->sources[from->node / 64] |= (uint64_t)1 << from->node % 64;
 }
 
 /* Whether it was one. */
 static bool
-source_remove(struct link *link, const struct link *from)
+source_remove(struct conn *conn, const struct conn *from)
 {
     uint64_t bit = (uint64_t)1 << from->node % 64;
-    bool was = (link->sources[from->node / 64] & bit) != 0;
+    bool was = (conn->sources[from->node / 64] & bit) != 0;
 
-    link->sources[from->node / 64] &= ~bit;
+    conn->sources[from->node / 64] &= ~bit;
     return was;
 }
 
 static bool
-has_sources(const struct link *link)
+has_sources(const struct conn *conn)
 {
     for (size_t i = 0; i < STORE_NODES_MAX / 64; i++)
-        if (link->sources[i] != 0)
+        if (conn->sources[i] != 0)
             return true;
     return false;
 }
@@ -210,54 +211,54 @@ has_sources(const struct link *link)
  * been given it without its locks, whatever the node that had them says.
  */
 void
-trust_inherit(
-    struct store *store, struct link *from, struct link *link, uint64_t now_us)
+history_inherit(
+    struct store *store, struct conn *from, struct conn *conn, uint64_t now_us)
 {
     if (store->settings.settle_us == 0)
         return;
     if (from == NULL) {
-        trust_doubt(store, link, false, now_us);
+        history_doubt(store, conn, false, now_us);
         return;
     }
-    if (!from->settled || !link_answers(from)) {
-        trust_doubt(store, link, from->settled, now_us);
-        if (!link->guessed)
+    if (!from->settled || !conn_answers(from)) {
+        history_doubt(store, conn, from->settled, now_us);
+        if (!conn->guessed)
             return;
     }
-    source_add(link, from);
+    source_add(conn, from);
     from->ids_wanted = true;
     LIST_EACH (at, &from->calls)
         container_of(at, struct call, link)->stale = true;
 }
 
 bool
-trust_awaits(const struct link *link)
+history_awaits(const struct conn *conn)
 {
-    return !link->inherits && has_sources(link);
+    return !conn->inherits && has_sources(conn);
 }
 
 /* Whether a replica has that node for its master. */
 static bool
 is_replica_of(
-    const struct store *store, struct text info, const struct link *link)
+    const struct store *store, struct text info, const struct conn *conn)
 {
     uint64_t port;
 
     return text_to_u64(info_value(info, "master_port"), UINT16_MAX, &port) &&
-           route_is_at(&store->nodes[link->node],
+           route_is_at(&store->nodes[conn->node],
                info_value(info, "master_host"), (uint16_t)port);
 }
 
 void
-trust_mute(struct store *store, struct link *from, uint64_t now_us)
+history_mute(struct store *store, struct conn *from, uint64_t now_us)
 {
     for (uint16_t i = 0; i < store->node_count; i++) {
-        struct link *link = &store->links[i];
-        if (!source_remove(link, from))
+        struct conn *conn = &store->conns[i];
+        if (!source_remove(conn, from))
             continue;
-        trust_doubt(store, link, true, now_us);
-        if (link->guessed)
-            source_add(link, from);
+        history_doubt(store, conn, true, now_us);
+        if (conn->guessed)
+            source_add(conn, from);
     }
 }
 
@@ -268,45 +269,45 @@ trust_mute(struct store *store, struct link *from, uint64_t now_us)
  * well if it was `settled` before.
  */
 void
-trust_vouch(struct store *store, struct link *from, const struct call *call,
+history_vouch(struct store *store, struct conn *from, const struct call *call,
     struct text info, bool settled, uint64_t now_us)
 {
-    if (from->index >= LINK_WITNESS)
+    if (from->index >= CONN_WITNESS)
         return; /* of the same node, but it does not say what that was before */
     if (call->stale) {
         from->ids_wanted = true;
         return;
     }
     for (uint16_t i = 0; i < store->node_count; i++) {
-        struct link *link = &store->links[i];
-        if (!source_remove(link, from))
+        struct conn *conn = &store->conns[i];
+        if (!source_remove(conn, from))
             continue;
-        if (from->readonly ? !settled || !is_replica_of(store, info, link)
+        if (from->readonly ? !settled || !is_replica_of(store, info, conn)
                            : !from->settled)
-            trust_doubt(store, link, false, now_us);
-        else if (link->guessed && !has_sources(link))
-            trust_settle(store, link, "source");
+            history_doubt(store, conn, false, now_us);
+        else if (conn->guessed && !has_sources(conn))
+            history_settle(store, conn, "source");
     }
 }
 
 void
-trust_see(struct store *store, struct link *link, const char *id)
+history_see(struct store *store, struct conn *conn, const char *id)
 {
-    if (memcmp(link->id, id, sizeof(link->id)) == 0)
+    if (memcmp(conn->id, id, sizeof(conn->id)) == 0)
         return;
     if (store->settings.settle_us == 0)
-        memcpy(link->id, id, sizeof(link->id));
+        memcpy(conn->id, id, sizeof(conn->id));
     else
-        link->ids_wanted = true;
+        conn->ids_wanted = true;
 }
 
 uint32_t
-trust_settles_ms(
-    const struct store *store, const struct link *link, uint64_t now_us)
+history_settles_ms(
+    const struct store *store, const struct conn *conn, uint64_t now_us)
 {
-    uint64_t at_us = link->since_us + peers_settle_us(store, now_us);
+    uint64_t at_us = conn->since_us + peers_settle_us(store, now_us);
 
-    if (link->settled)
+    if (conn->settled)
         return 0;
     return at_us > now_us + 1000 ? (uint32_t)((at_us - now_us) / 1000) : 1;
 }
@@ -315,23 +316,23 @@ trust_settles_ms(
  * `time_us`. What it was set back by it may be set forward by again. By how
  * much it was set forward at least. */
 static int64_t
-clock_was_set(struct link *link, int64_t least_us, int64_t most_us,
+clock_was_set(struct conn *conn, int64_t least_us, int64_t most_us,
     uint64_t time_us, uint64_t now_us)
 {
-    int64_t drift_us = (int64_t)((now_us - link->clock_at_us) / CLOCK_DRIFT);
-    int64_t low_us = link->clock_us - drift_us;
-    int64_t high_us = link->clock_most_us + drift_us;
+    int64_t drift_us = (int64_t)((now_us - conn->clock_at_us) / CLOCK_DRIFT);
+    int64_t low_us = conn->clock_us - drift_us;
+    int64_t high_us = conn->clock_most_us + drift_us;
 
     if (least_us > high_us) {
-        link->risen_us += (uint64_t)(most_us - low_us);
-        link->rose_at_us = time_us;
+        conn->risen_us += (uint64_t)(most_us - low_us);
+        conn->rose_at_us = time_us;
         return least_us - high_us;
     }
     if (most_us < low_us) {
         uint64_t by_us = (uint64_t)(low_us - most_us);
-        link->risen_us -= by_us < link->risen_us ? by_us : link->risen_us;
-        if (link->rose_at_us > time_us)
-            link->rose_at_us = time_us;
+        conn->risen_us -= by_us < conn->risen_us ? by_us : conn->risen_us;
+        if (conn->rose_at_us > time_us)
+            conn->rose_at_us = time_us;
     }
     return 0;
 }
@@ -342,71 +343,71 @@ clock_was_set(struct link *link, int64_t least_us, int64_t most_us,
  * the first, which is not known.
  */
 uint64_t
-trust_age_us(const struct link *link, uint64_t since_us, uint64_t time_us)
+history_age_us(const struct conn *conn, uint64_t since_us, uint64_t time_us)
 {
     uint64_t age_us = time_us > since_us ? time_us - since_us : 0;
     uint64_t after_us =
-        time_us > link->rose_at_us ? time_us - link->rose_at_us : 0;
+        time_us > conn->rose_at_us ? time_us - conn->rose_at_us : 0;
 
-    require(since_us < link->rose_at_us);
-    age_us -= link->risen_us < age_us ? link->risen_us : age_us;
+    require(since_us < conn->rose_at_us);
+    age_us -= conn->risen_us < age_us ? conn->risen_us : age_us;
     return age_us > after_us ? age_us : after_us;
 }
 
 void
-trust_clock(struct store *store, struct link *link, uint64_t time_us,
+history_clock(struct store *store, struct conn *conn, uint64_t time_us,
     uint64_t sent_us, uint64_t now_us)
 {
     int64_t least_us = (int64_t)(time_us - now_us);
     uint64_t way_us = now_us - sent_us;
     int64_t most_us = (int64_t)(time_us - sent_us + way_us / CLOCK_DRIFT);
     bool known =
-        link->clock_at_us > 0 && now_us - link->clock_at_us < CLOCK_HEARD_US;
-    uint64_t drift_us = known ? (now_us - link->clock_at_us) / CLOCK_DRIFT : 0;
+        conn->clock_at_us > 0 && now_us - conn->clock_at_us < CLOCK_HEARD_US;
+    uint64_t drift_us = known ? (now_us - conn->clock_at_us) / CLOCK_DRIFT : 0;
     char name[80];
 
     (void)fence_clock_hear(store, time_us, now_us);
-    link->clock_us -= (int64_t)drift_us;
-    link->clock_most_us += (int64_t)drift_us;
-    link->clock_at_us += drift_us * CLOCK_DRIFT;
-    if (known && least_us <= link->clock_most_us && most_us >= link->clock_us) {
-        if (least_us > link->clock_us)
-            link->clock_us = least_us;
-        if (most_us < link->clock_most_us)
-            link->clock_most_us = most_us;
+    conn->clock_us -= (int64_t)drift_us;
+    conn->clock_most_us += (int64_t)drift_us;
+    conn->clock_at_us += drift_us * CLOCK_DRIFT;
+    if (known && least_us <= conn->clock_most_us && most_us >= conn->clock_us) {
+        if (least_us > conn->clock_us)
+            conn->clock_us = least_us;
+        if (most_us < conn->clock_most_us)
+            conn->clock_most_us = most_us;
         return;
     }
     if (known && store->settings.settle_us > 0) {
         count(store->counters, COUNTER_redis_clock_steps);
         log_write(LOG_WARN, "redis_clock_stepped",
-            log_word("node", link_name(store, link, name, sizeof(name))),
-            log_signed("by_ms", (least_us - link->clock_us) / 1000));
+            log_word("node", conn_name(store, conn, name, sizeof(name))),
+            log_signed("by_ms", (least_us - conn->clock_us) / 1000));
     }
-    if (link->clock_at_us > 0 &&
-        clock_was_set(link, least_us, most_us, time_us, now_us) >
+    if (conn->clock_at_us > 0 &&
+        clock_was_set(conn, least_us, most_us, time_us, now_us) >
             (int64_t)store->settings.idle_after_ms * LEAP_US &&
-        link->index < LINK_WITNESS && store->settings.settle_us > 0)
-        trust_doubt(store, link, false, now_us);
-    link->clock_us = least_us;
-    link->clock_most_us = most_us;
-    link->clock_at_us = now_us;
-    link->steady_us = now_us;
+        conn->index < CONN_WITNESS && store->settings.settle_us > 0)
+        history_doubt(store, conn, false, now_us);
+    conn->clock_us = least_us;
+    conn->clock_most_us = most_us;
+    conn->clock_at_us = now_us;
+    conn->steady_us = now_us;
 }
 
 uint32_t
-trust_steady_ms(
-    const struct store *store, const struct link *link, uint64_t now_us)
+history_steady_ms(
+    const struct store *store, const struct conn *conn, uint64_t now_us)
 {
-    uint64_t at_us = link->steady_us + peers_settle_us(store, now_us);
+    uint64_t at_us = conn->steady_us + peers_settle_us(store, now_us);
 
     return at_us > now_us ? (uint32_t)((at_us - now_us) / 1000 + 1) : 0;
 }
 
 uint32_t
-trust_within_us(const struct store *store, const struct link *link)
+history_within_us(const struct store *store, const struct conn *conn)
 {
     uint64_t margin_us = store->settings.settle_us / 100 * MARGIN_PERCENT;
-    uint64_t way_us = 2 * (uint64_t)(link->clock_most_us - link->clock_us);
+    uint64_t way_us = 2 * (uint64_t)(conn->clock_most_us - conn->clock_us);
 
     if (store->settings.settle_us == 0)
         return UINT32_MAX;
@@ -418,8 +419,8 @@ trust_within_us(const struct store *store, const struct link *link)
 }
 
 size_t
-trust_key(const struct store *store, const struct link *link, const char *word,
-    uint16_t *slot, char out[KEY_BYTES])
+history_key(const struct store *store, const struct conn *conn,
+    const char *word, uint16_t *slot, char out[KEY_BYTES])
 {
     size_t len = store->prefix_len;
     uint32_t steps = 0;
@@ -431,7 +432,7 @@ trust_key(const struct store *store, const struct link *link, const char *word,
     if (store->settings.topology != STORE_CLUSTER)
         return len;
     *slot %= SLOT_COUNT;
-    while (store->slots[*slot] != link->node) {
+    while (store->slots[*slot] != conn->node) {
         *slot = (uint16_t)((*slot + 1) % SLOT_COUNT);
         if (++steps == SLOT_COUNT)
             return 0;

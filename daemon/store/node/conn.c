@@ -1,23 +1,24 @@
 /*
  * A connection to a node, as all files use it: its name, its calls, what it is
- * for. Its life: connect (link_life.c), ask who is there, have the predecessor
+ * for. Its life: connect (conn_life.c), ask who is there, have the predecessor
  * killed, load the scripts, be ready (handshake.c); be lost, wait, connect
- * again (link_time.c).
+ * again (conn_time.c).
  *
  *   DOWN -> CONNECTING -> GREETING -> PREPARING -> READY
  *     ^--------- error, time-out, not what we need ----'
  *
  * Replies come in order: nothing is sooner than the answer to the oldest call.
- * Where that takes longer than the command time-out, the link is late. Nothing
- * more is sent then. Operations are given back when their own time is over; a
- * renewal has a lease. A late answer ends that. A connection in use is given up
- * after a third of a lease without an answer. A dead host or a lost path is
- * noticed sooner: TCP gets no acknowledgement. Greetings begin with the command
- * time-out. Each greeting that fails by it doubles the time of the next one.
+ * Where that takes longer than the command time-out, the connection is late.
+ * Nothing more is sent then. Operations are given back when their own time is
+ * over; a renewal has a lease. A late answer ends that. A connection in use is
+ * given up after a third of a lease without an answer. A dead host or a lost
+ * path is noticed sooner: TCP gets no acknowledgement. Greetings begin with the
+ * command time-out. Each greeting that fails by it doubles the time of the next
+ * one.
  *
  * See DESIGN.md D8.5.
  */
-#include "daemon/store/node/link.h"
+#include "daemon/store/node/conn.h"
 
 #include "daemon/store/strict/strict.h"
 
@@ -26,55 +27,55 @@
 #define PING_AFTER_US 3000000
 
 void
-link_init(struct link *link, uint32_t index)
+conn_init(struct conn *conn, uint32_t index)
 {
-    link->index = index;
-    link->node = index < LINK_SUBSCRIBER ? (uint16_t)(index % STORE_NODES_MAX)
+    conn->index = index;
+    conn->node = index < CONN_SUBSCRIBER ? (uint16_t)(index % STORE_NODES_MAX)
                                          : NODE_NONE;
-    list_init(&link->calls);
-    list_init(&link->held);
-    link_forget(link);
+    list_init(&conn->calls);
+    list_init(&conn->held);
+    conn_forget(conn);
 }
 
 /* Forgets the node. */
 static void
-trust_forget(struct link *link)
+history_forget(struct conn *conn)
 {
-    memset(link->run_id, 0, sizeof(link->run_id));
-    memset(link->id, 0, sizeof(link->id));
-    link->settled = false;
-    link->inherits = false;
-    link->guessed = false;
-    link->since_us = 0;
-    link->mark_us = 0;
-    link->clock_at_us = 0;
-    link->risen_us = 0;
-    link->rose_at_us = 0;
-    memset(link->sources, 0, sizeof(link->sources));
+    memset(conn->run_id, 0, sizeof(conn->run_id));
+    memset(conn->id, 0, sizeof(conn->id));
+    conn->settled = false;
+    conn->inherits = false;
+    conn->guessed = false;
+    conn->since_us = 0;
+    conn->mark_us = 0;
+    conn->clock_at_us = 0;
+    conn->risen_us = 0;
+    conn->rose_at_us = 0;
+    memset(conn->sources, 0, sizeof(conn->sources));
 }
 
 void
-link_forget(struct link *link)
+conn_forget(struct conn *conn)
 {
-    link->old_client_id = 0;
-    link->client_id = 0;
-    link->retry_us = 0;
-    link->peers_us = 0;
-    link->differs = 0;
-    link->backoff_us = BACKOFF_MIN_US;
-    link->redis_timeout_us = 0;
-    link->late_us = 0;
-    link->idle_us = PING_AFTER_US;
-    link->again = false;
-    link->stranger = false;
-    trust_forget(link);
+    conn->old_client_id = 0;
+    conn->client_id = 0;
+    conn->retry_us = 0;
+    conn->peers_us = 0;
+    conn->differs = 0;
+    conn->backoff_us = BACKOFF_MIN_US;
+    conn->redis_timeout_us = 0;
+    conn->late_us = 0;
+    conn->idle_us = PING_AFTER_US;
+    conn->again = false;
+    conn->stranger = false;
+    history_forget(conn);
 }
 
 const char *
-link_name(const struct store *store, const struct link *link, char *out,
+conn_name(const struct store *store, const struct conn *conn, char *out,
     size_t out_bytes)
 {
-    const struct store_address *address = &store->nodes[link->node].address;
+    const struct store_address *address = &store->nodes[conn->node].address;
     size_t len = strnlen(address->host, sizeof(address->host));
     char port[20];
     size_t port_len = text_from_u64(port, address->port);
@@ -94,84 +95,84 @@ link_name(const struct store *store, const struct link *link, char *out,
 }
 
 struct call *
-link_call(struct store *store, struct link *link, enum call_kind kind,
+conn_call(struct store *store, struct conn *conn, enum call_kind kind,
     uint64_t now_us)
 {
     struct call *call = slab_alloc(&store->calls);
 
-    require(call != NULL); /* sized for every link's limit */
+    require(call != NULL); /* sized for every connection's limit */
     call->kind = kind;
-    call->at_link = (uint16_t)link->index;
+    call->at_link = (uint16_t)conn->index;
     call->sent_us = now_us;
     list_init(&call->ops);
-    list_push_back(&link->calls, &call->link);
-    link->call_count++;
+    list_push_back(&conn->calls, &call->link);
+    conn->call_count++;
     if (kind != CALL_ASKING && kind != CALL_MAP && kind != CALL_MARK &&
         kind != CALL_PROBE && kind != CALL_PEERS && kind != CALL_LIST)
-        link->spoke_us = now_us;
+        conn->spoke_us = now_us;
     return call;
 }
 
 void
-link_end_call(struct store *store, struct link *link, struct call *call)
+conn_end_call(struct store *store, struct conn *conn, struct call *call)
 {
     require(list_empty(&call->ops));
     list_remove(&call->link);
-    link->batch_count -= call->kind == CALL_SCRIPT && call->said == NULL;
-    link->bulk_count -= call->bulk && call->said == NULL;
-    link->held_count -= call->said != NULL;
-    link->loading -= call->kind == CALL_LOAD;
+    conn->batch_count -= call->kind == CALL_SCRIPT && call->said == NULL;
+    conn->bulk_count -= call->bulk && call->said == NULL;
+    conn->held_count -= call->said != NULL;
+    conn->loading -= call->kind == CALL_LOAD;
     confirm_release(call);
     slab_free(&store->calls, call);
 }
 
 void
-call_free(struct store *store, struct link *link, struct call *call)
+call_free(struct store *store, struct conn *conn, struct call *call)
 {
-    require(link->call_count > 0);
-    link->call_count--;
-    link_end_call(store, link, call);
+    require(conn->call_count > 0);
+    conn->call_count--;
+    conn_end_call(store, conn, call);
 }
 
 bool
-link_is_second(const struct link *link)
+conn_is_second(const struct conn *conn)
 {
-    return link->index >= LINK_WITNESS && link->index < LINK_SUBSCRIBER;
+    return conn->index >= CONN_WITNESS && conn->index < CONN_SUBSCRIBER;
 }
 
 bool
-link_answers(const struct link *link)
+conn_answers(const struct conn *conn)
 {
-    return link->state == LINK_READY && !link->late;
+    return conn->state == CONN_READY && !conn->late;
 }
 
 bool
-link_is_witness(const struct store *store, const struct link *link)
+conn_is_witness(const struct store *store, const struct conn *conn)
 {
-    return store->settings.strict && link_is_second(link);
+    return store->settings.strict && conn_is_second(conn);
 }
 
 bool
-link_listens(const struct store *store, const struct link *link)
+conn_listens(const struct store *store, const struct conn *conn)
 {
-    return store->quorum != NULL ? link_is_second(link)
-                                 : link->index == LINK_SUBSCRIBER;
+    return store->quorum != NULL ? conn_is_second(conn)
+                                 : conn->index == CONN_SUBSCRIBER;
 }
 
 struct call *
-link_send(struct store *store, struct link *link, enum call_kind kind,
+conn_send(struct store *store, struct conn *conn, enum call_kind kind,
     uint64_t now_us, const struct text *words, size_t n)
 {
-    if (!resp_command(&link->out, words, n))
+    if (!resp_command(&conn->out, words, n))
         return NULL;
-    return link_call(store, link, kind, now_us);
+    return conn_call(store, conn, kind, now_us);
 }
 
 bool
-sentinel_is(const struct store *store, const struct link *link)
+sentinel_is(const struct store *store, const struct conn *conn)
 {
-    return link->index == LINK_SWITCHES ||
-           (link->node != NODE_NONE && store->nodes[link->node].sentinel);
+    return conn->index == CONN_SWITCHES ||
+           (conn->node != NODE_NONE && store->nodes[conn->node].sentinel);
 }
 
 struct text
@@ -206,20 +207,20 @@ copy_id(char out[41], struct text value)
 }
 
 bool
-link_ask_ids(struct store *store, struct link *link, uint64_t now_us)
+conn_ask_ids(struct store *store, struct conn *conn, uint64_t now_us)
 {
-    return LINK_SEND(store, link, CALL_IDS, now_us, TEXT("INFO"),
+    return CONN_SEND(store, conn, CALL_IDS, now_us, TEXT("INFO"),
                TEXT("replication")) != NULL;
 }
 
 void
-link_mark(struct store *store, struct link *link, uint64_t now_us,
+conn_mark(struct store *store, struct conn *conn, uint64_t now_us,
     struct text key, struct text value)
 {
     struct call *call =
         value.len == 0
-            ? LINK_SEND(store, link, CALL_MARK, now_us, TEXT("GET"), key)
-            : LINK_SEND(store, link, CALL_MARK, now_us, TEXT("SET"), key, value,
+            ? CONN_SEND(store, conn, CALL_MARK, now_us, TEXT("GET"), key)
+            : CONN_SEND(store, conn, CALL_MARK, now_us, TEXT("SET"), key, value,
                   TEXT("GET"));
 
     if (call != NULL)
@@ -227,32 +228,32 @@ link_mark(struct store *store, struct link *link, uint64_t now_us,
 }
 
 void
-link_load_script(
-    struct store *store, struct link *link, enum script_id id, uint64_t now_us)
+conn_load_script(
+    struct store *store, struct conn *conn, enum script_id id, uint64_t now_us)
 {
     struct call *call =
-        LINK_SEND(store, link, CALL_LOAD, now_us, TEXT("SCRIPT"), TEXT("LOAD"),
+        CONN_SEND(store, conn, CALL_LOAD, now_us, TEXT("SCRIPT"), TEXT("LOAD"),
             text_make(scripts[id].body, scripts[id].body_len));
 
     if (call == NULL)
         return;
     call->optional = id >= SCRIPTS_AT_ONCE;
-    link->loading++;
+    conn->loading++;
 }
 
 void
-link_load_scripts(struct store *store, struct link *link, uint64_t now_us)
+conn_load_scripts(struct store *store, struct conn *conn, uint64_t now_us)
 {
-    if (link->loading > 0)
+    if (conn->loading > 0)
         return;
     for (int i = 0; i < SCRIPTS_AT_ONCE; i++)
-        link_load_script(store, link, (enum script_id)i, now_us);
+        conn_load_script(store, conn, (enum script_id)i, now_us);
 }
 
 bool
-link_serves(const struct store *store, const struct link *link)
+conn_serves(const struct store *store, const struct conn *conn)
 {
-    return link->index < LINK_WITNESS && !sentinel_is(store, link);
+    return conn->index < CONN_WITNESS && !sentinel_is(store, conn);
 }
 
 static const char *const call_words[] = {
@@ -290,11 +291,11 @@ call_word(enum call_kind kind)
 }
 
 uint64_t
-link_in_time_us(const struct store *store, const struct link *link)
+conn_in_time_us(const struct store *store, const struct conn *conn)
 {
-    if (list_empty(&link->calls))
+    if (list_empty(&conn->calls))
         return WHEEL_NEVER;
-    return container_of(link->calls.next, struct call, link)->sent_us +
+    return container_of(conn->calls.next, struct call, link)->sent_us +
            store->settings.command_timeout_us;
 }
 
@@ -303,13 +304,13 @@ link_in_time_us(const struct store *store, const struct link *link)
  * left the cluster; NODE_NONE: there is none now.
  */
 uint16_t
-link_subscriber_host(const struct store *store)
+conn_subscriber_host(const struct store *store)
 {
     uint16_t found = NODE_NONE;
 
     for (uint16_t i = 0; i < store->node_count; i++) {
         if (!store->nodes[i].used || store->nodes[i].sentinel ||
-            !link_answers(&store->links[i]))
+            !conn_answers(&store->conns[i]))
             continue;
         if (store->nodes[i].mapped)
             return i;

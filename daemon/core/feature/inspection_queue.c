@@ -8,7 +8,7 @@
  * lock have half, and they take turns with those that have come from another
  * lock. What verifies a cycle has room always, and comes first.
  */
-#include "daemon/core/feature/look_queue.h"
+#include "daemon/core/feature/inspection_queue.h"
 
 #include "daemon/core/feature/probe.h"
 #include "daemon/core/model/lock.h"
@@ -21,7 +21,7 @@
 /* So many are few, and cost little. */
 #define FEW 4
 /* A lock has room for that many, or for such a share of what is left. */
-#define LOCK_PROBES (2 * LOOK_PROBES)
+#define LOCK_PROBES (2 * INSPECTION_PROBES)
 #define LOCK_SHARE  16
 
 #define PROBES_MAX 4096
@@ -31,75 +31,77 @@ static const uint32_t room[] = {
     [PROBE_VERIFIES] = PROBES_MAX,
 };
 /* Each has a probe, of its next reading or of this one, or rests. */
-#define LOOKS_MAX (2 * PROBES_MAX)
+#define INSPECTIONS_MAX (2 * PROBES_MAX)
 
 bool
-looks_init(struct core *core)
+inspections_init(struct core *core)
 {
-    list_init(&core->looks_due[0]);
-    list_init(&core->looks_due[1]);
-    wheel_node_init(&core->looks_timer, TIMER_LOOKS);
+    list_init(&core->inspections_due[0]);
+    list_init(&core->inspections_due[1]);
+    wheel_node_init(&core->inspections_timer, TIMER_INSPECTIONS);
     return slab_init(&core->probes, sizeof(struct probe), PROBES_MAX) &&
-           slab_init(&core->looks, sizeof(struct look), LOOKS_MAX);
+           slab_init(
+               &core->inspections, sizeof(struct inspection), INSPECTIONS_MAX);
 }
 
 void
-looks_fini(struct core *core)
+inspections_fini(struct core *core)
 {
-    slab_fini(&core->looks);
+    slab_fini(&core->inspections);
     slab_fini(&core->probes);
 }
 
-static struct look *
-look_create(struct core *core, struct lock *lock)
+static struct inspection *
+inspection_create(struct core *core, struct lock *lock)
 {
-    struct look *look = slab_alloc(&core->looks);
+    struct inspection *inspection = slab_alloc(&core->inspections);
 
-    if (look == NULL)
+    if (inspection == NULL)
         return NULL;
     lock_ref(lock);
-    look->lock = lock;
-    lock->look = look;
+    inspection->lock = lock;
+    lock->inspection = inspection;
     for (unsigned i = 0; i < PURPOSES; i++)
-        list_init(&look->probes[i]);
-    list_init(&look->served);
-    list_init(&look->due_link);
-    wheel_node_init(&look->timer, TIMER_LOOK);
-    return look;
+        list_init(&inspection->probes[i]);
+    list_init(&inspection->served);
+    list_init(&inspection->due_link);
+    wheel_node_init(&inspection->timer, TIMER_INSPECTION);
+    return inspection;
 }
 
 void
-look_end(struct core *core, struct look *look)
+inspection_end(struct core *core, struct inspection *inspection)
 {
-    struct lock *lock = look->lock;
+    struct lock *lock = inspection->lock;
 
-    require(!look->under_way && !wheel_node_set(&look->timer));
-    require(look->probe_count == 0 && list_empty(&look->served));
-    lock->look = NULL;
-    slab_free(&core->looks, look);
+    require(!inspection->under_way && !wheel_node_set(&inspection->timer));
+    require(inspection->probe_count == 0 && list_empty(&inspection->served));
+    lock->inspection = NULL;
+    slab_free(&core->inspections, inspection);
     lock_unref(core, lock);
 }
 
 void
-look_go_on(struct core *core, struct look *look)
+inspection_go_on(struct core *core, struct inspection *inspection)
 {
-    if (look->under_way || wheel_node_set(&look->timer) ||
-        !list_empty(&look->due_link))
+    if (inspection->under_way || wheel_node_set(&inspection->timer) ||
+        !list_empty(&inspection->due_link))
         return;
-    if (look->probe_count == 0) {
-        look_end(core, look);
+    if (inspection->probe_count == 0) {
+        inspection_end(core, inspection);
         return;
     }
-    look->due_us = core->now_us;
-    bool many = look->served_count > FEW || look->probe_count > FEW;
-    list_push_back(&core->looks_due[many], &look->due_link);
+    inspection->due_us = core->now_us;
+    bool many = inspection->served_count > FEW || inspection->probe_count > FEW;
+    list_push_back(&core->inspections_due[many], &inspection->due_link);
 }
 
 /* Probes that it keeps. */
 static uint32_t
-look_load(const struct look *look)
+inspection_load(const struct inspection *inspection)
 {
-    return look->probe_count + (look->under_way ? look->served_count : 0);
+    return inspection->probe_count +
+           (inspection->under_way ? inspection->served_count : 0);
 }
 
 /* How many of them a lock may have. */
@@ -122,8 +124,8 @@ probe_create(
     struct probe *probe = NULL;
 
     if (core->probes.used < room[purpose] &&
-        (purpose == PROBE_VERIFIES || lock->look == NULL ||
-            look_load(lock->look) < lock_room(core, purpose)))
+        (purpose == PROBE_VERIFIES || lock->inspection == NULL ||
+            inspection_load(lock->inspection) < lock_room(core, purpose)))
         probe = slab_alloc(&core->probes);
     if (probe != NULL)
         list_init(&probe->link);
@@ -141,27 +143,28 @@ probe_purpose(const struct probe *probe)
 }
 
 void
-look_ask(struct core *core, struct probe *probe, struct lock *lock)
+inspection_ask(struct core *core, struct probe *probe, struct lock *lock)
 {
-    struct look *look =
-        lock->look != NULL ? lock->look : look_create(core, lock);
+    struct inspection *inspection = lock->inspection != NULL
+                                        ? lock->inspection
+                                        : inspection_create(core, lock);
 
-    if (look == NULL) {
+    if (inspection == NULL) {
         count(core->counters, COUNTER_deadlock_drops);
         slab_free(&core->probes, probe);
         return;
     }
-    list_push_back(&look->probes[probe_purpose(probe)], &probe->link);
-    look->probe_count++;
-    look_go_on(core, look);
+    list_push_back(&inspection->probes[probe_purpose(probe)], &probe->link);
+    inspection->probe_count++;
+    inspection_go_on(core, inspection);
 }
 
 void
-looks_pay(struct core *core, uint64_t cost_us)
+inspections_pay(struct core *core, uint64_t cost_us)
 {
-    if (core->looks_paid_us < core->now_us)
-        core->looks_paid_us = core->now_us;
-    core->looks_paid_us += PART * cost_us;
+    if (core->inspections_paid_us < core->now_us)
+        core->inspections_paid_us = core->now_us;
+    core->inspections_paid_us += PART * cost_us;
 }
 
 void

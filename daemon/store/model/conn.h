@@ -1,8 +1,8 @@
 /*
  * Connections to nodes.
  */
-#ifndef HOLDFAST_STORE_MODEL_LINK_H
-#define HOLDFAST_STORE_MODEL_LINK_H
+#ifndef HOLDFAST_STORE_MODEL_CONN_H
+#define HOLDFAST_STORE_MODEL_CONN_H
 
 #include "daemon/base/buffer.h"
 #include "daemon/base/list.h"
@@ -11,22 +11,23 @@
 
 _Static_assert(HEALTH_NODES_MAX == STORE_NODES_MAX, "as many");
 
-#define LINK_WITNESS    STORE_NODES_MAX       /* index of the first node's */
-#define LINK_SUBSCRIBER (2 * STORE_NODES_MAX) /* and of the subscribing link */
-#define LINK_SWITCHES   (2 * STORE_NODES_MAX + 1)
-#define LINK_COUNT      STORE_LINKS
-#define LINK_OUT_BYTES  (1u << 20)
-#define NODE_NONE       UINT16_MAX
-#define KEY_BYTES       80
-#define NODE_UNSAID     (UINT16_MAX - 1) /* of the log, at the start */
-#define NODE_GONE       (UINT16_MAX - 2) /* one that has been forgotten */
+#define CONN_WITNESS STORE_NODES_MAX /* index of the first node's */
+#define CONN_SUBSCRIBER \
+    (2 * STORE_NODES_MAX) /* and of the subscribing connection */
+#define CONN_SWITCHES  (2 * STORE_NODES_MAX + 1)
+#define CONN_COUNT     STORE_CONNS
+#define CONN_OUT_BYTES (1u << 20)
+#define NODE_NONE      UINT16_MAX
+#define KEY_BYTES      80
+#define NODE_UNSAID    (UINT16_MAX - 1) /* of the log, at the start */
+#define NODE_GONE      (UINT16_MAX - 2) /* one that has been forgotten */
 
-enum link_state {
-    LINK_DOWN,       /* not before retry_us */
-    LINK_CONNECTING, /* io has been asked */
-    LINK_GREETING,   /* who are you? */
-    LINK_PREPARING,  /* kill the predecessor, load the scripts */
-    LINK_READY,
+enum conn_state {
+    CONN_DOWN,       /* not before retry_us */
+    CONN_CONNECTING, /* io has been asked */
+    CONN_GREETING,   /* who are you? */
+    CONN_PREPARING,  /* kill the predecessor, load the scripts */
+    CONN_READY,
 };
 
 enum replicas_state {
@@ -40,7 +41,7 @@ enum replicas_state {
 
 /* What is known of a node's replicas where safety is strict. */
 struct replicas {
-    enum replicas_state state; /* since the witness is connected */
+    enum replicas_state state; /* since the ack connection is connected */
     enum replicas_state said;  /* in the log */
     uint64_t asked_us;         /* 0: not yet */
     uint64_t none_us;          /* since when there has never been one; or 0 */
@@ -62,15 +63,15 @@ struct replicas {
 };
 
 /* Why a connection grants nothing now. See health.c. */
-struct link_fault {
+struct conn_fault {
     enum health_reason reason;
     enum health_reason told;    /* in the log */
     uint64_t told_us;           /* when; 0: never */
     char said[HEALTH_SAID_MAX]; /* by Redis or the system; printable */
 };
 
-struct link {
-    enum link_state state;
+struct conn {
+    enum conn_state state;
     uint32_t index;
     uint32_t serial; /* of the connection */
     uint16_t node;   /* NODE_NONE: the subscriber without a node */
@@ -98,7 +99,7 @@ struct link {
     bool unproved;        /* it has not been probed, and is to be */
     char lacks[HEALTH_SAID_MAX]; /* what the probe has found */
     uint64_t idle_us;            /* after so long it is asked something */
-    uint64_t retry_us;           /* LINK_DOWN */
+    uint64_t retry_us;           /* CONN_DOWN */
     uint64_t backoff_us;
     uint64_t spoke_us;      /* the last call was sent, but for those whose
                              * answer says nothing of its clock and its ids */
@@ -106,7 +107,7 @@ struct link {
     uint64_t old_client_id; /* of one that was lost */
     char run_id[41];
     bool named;              /* it has told that in this connection */
-    struct link_fault fault; /* until it is ready; then: until it grants */
+    struct conn_fault fault; /* until it is ready; then: until it grants */
     char old_run_id[41];
     char id[RECORD_ID_BYTES + 1]; /* replication id last seen */
     bool first;                   /* it has no predecessor */
@@ -115,7 +116,7 @@ struct link {
     bool guessed;    /* for nobody can say yet whether it has */
     bool ids_wanted; /* a script has seen another id, or a slot has gone */
     bool ids_asked;  /* INFO is under way */
-    uint64_t sources[STORE_NODES_MAX / 64]; /* see trust_inherit() */
+    uint64_t sources[STORE_NODES_MAX / 64]; /* see history_inherit() */
     uint64_t since_us;                      /* the history is known */
     uint64_t mark_us;      /* when to read or write the marker */
     bool mark_refused;     /* that is not allowed there, or there is no room */

@@ -1,15 +1,15 @@
 /*
- * Probes that wait for readings of records. See look_queue.c.
+ * Probes that wait for readings of records. See inspection_queue.c.
  */
-#ifndef HOLDFAST_CORE_FEATURE_LOOK_QUEUE_H
-#define HOLDFAST_CORE_FEATURE_LOOK_QUEUE_H
+#ifndef HOLDFAST_CORE_FEATURE_INSPECTION_QUEUE_H
+#define HOLDFAST_CORE_FEATURE_INSPECTION_QUEUE_H
 
 #include "daemon/core/feature/probe.h"
 
-#define LOOK_TICKETS 512 /* of a record, from its first on */
+#define INSPECTION_TICKETS 512 /* of a record, from its first on */
 
 /* Served by one reading, so that no step is long; others are by the next. */
-#define LOOK_PROBES 64
+#define INSPECTION_PROBES 64
 
 enum probe_purpose {
     PROBE_FOLLOWS, /* a search that is under way */
@@ -19,7 +19,7 @@ enum probe_purpose {
 };
 
 /* The readings of a lock's record: the one that is under way, and the next. */
-struct look {
+struct inspection {
     struct slab_node node;
     struct lock *lock;            /* ref, counted */
     struct list probes[PURPOSES]; /* for the next reading */
@@ -27,24 +27,24 @@ struct look {
     uint32_t probe_count;         /* that wait for the next one */
     uint32_t served_count;        /* by this one, or the last one */
     struct list served;           /* for the one that is under way */
-    struct list due_link;         /* core->looks_due */
+    struct list due_link;         /* core->inspections_due */
     struct wheel_node timer;      /* it rests until then */
     bool under_way;
     uint64_t due_us; /* since when it could have been made */
 };
 
 /* Takes memory for probes and readings. False: there is none. */
-bool looks_init(struct core *core);
+bool inspections_init(struct core *core);
 
 /* Frees the memory of probes and readings. */
-void looks_fini(struct core *core);
+void inspections_fini(struct core *core);
 
 /* Frees a reading that no probe waits for. */
-void look_end(struct core *core, struct look *look);
+void inspection_end(struct core *core, struct inspection *inspection);
 
 /* Queues the next reading, if nothing hinders it, or frees it, if no probe
  * waits for it. */
-void look_go_on(struct core *core, struct look *look);
+void inspection_go_on(struct core *core, struct inspection *inspection);
 
 /* A probe to look at that lock, or to verify. NULL: there is no room, and that
  * is counted. */
@@ -56,10 +56,10 @@ enum probe_purpose probe_purpose(const struct probe *probe);
 
 /* Gives the probe to the next reading of the lock's record, which calls
  * deadlock_read() with both. The probe is owned from here on. */
-void look_ask(struct core *core, struct probe *probe, struct lock *lock);
+void inspection_ask(struct core *core, struct probe *probe, struct lock *lock);
 
 /* Counts `cost_us` of Redis' time as used. */
-void looks_pay(struct core *core, uint64_t cost_us);
+void inspections_pay(struct core *core, uint64_t cost_us);
 
 /* Frees all probes of the list, and counts them as dropped. */
 void drop_probes(struct core *core, struct list *probes);

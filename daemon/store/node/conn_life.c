@@ -1,0 +1,183 @@
+/*
+ * A connection begins, is lost, or is given up; what becomes of its calls, and
+ * of what waits at its node.
+ */
+#include "daemon/store/node/conn_life.h"
+
+#include "daemon/store/model/times.h"
+#include "daemon/store/node/conn.h"
+#include "daemon/store/node/fault.h"
+#include "daemon/store/node/history.h"
+#include "daemon/store/queue/call.h"
+#include "daemon/store/queue/lane.h"
+#include "daemon/store/queue/op_queue.h"
+#include "daemon/store/strict/confirm.h"
+#include "daemon/store/topology/route.h"
+#include "daemon/store/topology/sentinel.h"
+
+#include "daemon/base/assert.h"
+#include "daemon/base/log.h"
+
+#define BACKOFF_MAX_US 1000000
+#define PING_LEAST_US  250000
+
+void
+conn_connect(struct store *store, struct conn *conn, uint64_t now_us)
+{
+    require(conn->state == CONN_DOWN && list_empty(&conn->calls));
+    conn->state = CONN_CONNECTING;
+    conn->serial++;
+    conn->wish_connect = true;
+    conn->opened = false;
+    conn->demoted = false;
+    conn->late = false;
+    conn->deadline_us = now_us + store->settings.connect_timeout_us;
+    buffer_clear(&conn->out);
+}
+
+/* What was on its way is unknown; what was not sent waits for a route. */
+static void
+conn_drop_calls(struct store *store, struct conn *conn)
+{
+    while (!list_empty(&conn->calls)) {
+        struct call *call = container_of(conn->calls.next, struct call, link);
+        if (call->kind == CALL_SCRIPT)
+            call_lost(store, call);
+        if (call->kind == CALL_MAP)
+            store->map_asked = false;
+        call_free(store, conn, call);
+    }
+    confirm_drop(store, conn);
+    buffer_clear(&conn->out);
+}
+
+/* Only of a connection that was ready can a command still be asleep. */
+static void
+conn_remember(struct conn *conn)
+{
+    conn->old_client_id = conn->client_id;
+    memcpy(conn->old_run_id, conn->run_id, sizeof(conn->old_run_id));
+}
+
+/*
+ * A connection that was good has ended. One try to replace it is worth waiting
+ * for. Where it was idle, Redis or a balancer may close idle connections: the
+ * next ones are used more often.
+ */
+static void
+conn_was_good(struct conn *conn, uint64_t now_us)
+{
+    uint64_t idle_us = (now_us - conn->spoke_us) / 2;
+
+    conn->again = true;
+    if (!conn->demoted && list_empty(&conn->calls) &&
+        idle_us >= PING_LEAST_US && idle_us < conn->idle_us)
+        conn->idle_us = idle_us;
+}
+
+/*
+ * What waits at a node whose connection is gone waits on, no longer than it
+ * would without one, but for the one try that follows the loss of a good one.
+ * What was to go there by ASK asks the slot's own node again.
+ */
+static void
+op_wait_on(struct store *store, struct op *op, uint64_t now_us)
+{
+    uint16_t index = op->at_node;
+
+    if (op->asking) {
+        op_dequeue(store, op);
+        op_park(store, op, now_us + BACKOFF_MIN_US);
+    } else if (!store->conns[index].again) {
+        wheel_add(&store->wheel, &op->timer, op->deadline_us);
+    }
+}
+
+struct log_pair
+conn_use(const struct store *store, const struct conn *conn)
+{
+    return conn_listens(store, conn)      ? log_word("use", "hints")
+           : sentinel_is(store, conn)     ? log_word("use", "sentinel")
+           : conn_is_witness(store, conn) ? log_word("use", "replicas")
+                                          : LOG_NOTHING;
+}
+
+void
+conn_lost(struct store *store, struct conn *conn, uint64_t now_us,
+    enum health_reason reason, const char *why)
+{
+    char name[80];
+    bool was_ready = conn->state == CONN_READY;
+
+    if (conn->state == CONN_DOWN)
+        return;
+    bool news = reason != HEALTH_FINE &&
+                health_fault(conn, reason, text_from(why), now_us);
+    news = news || was_ready || conn->backoff_us == BACKOFF_MIN_US;
+    if (conn->state != CONN_CONNECTING)
+        count(store->counters, COUNTER_redis_disconnects);
+    log_write(news ? LOG_WARN : LOG_DEBUG, "redis_link_lost",
+        log_word("node", conn_name(store, conn, name, sizeof(name))),
+        conn_use(store, conn), log_quoted("why", text_from(why)));
+    conn->again = false;
+    if (conn_answers(conn) && (!conn->wish_close || conn->demoted))
+        conn_was_good(conn, now_us);
+    conn->state = CONN_DOWN;
+    conn->late = false;
+    conn->named = false;
+    if (was_ready && conn->client_id != 0)
+        conn_remember(conn);
+    conn->client_id = 0;
+    conn_drop_calls(store, conn);
+    conn->retry_us = now_us + store_jitter(store, conn->backoff_us);
+    conn->backoff_us = conn->backoff_us * 2 > BACKOFF_MAX_US
+                           ? BACKOFF_MAX_US
+                           : conn->backoff_us * 2;
+    if (conn->index >= CONN_SUBSCRIBER) {
+        conn->node = NODE_NONE;
+        return;
+    }
+    if (conn_is_second(conn))
+        return;
+    history_mute(store, conn, now_us);
+    lane_each(store, &store->nodes[conn->node], now_us, op_wait_on);
+    if (store->settings.topology == STORE_CLUSTER)
+        route_want_map(store);
+    else if (store->settings.topology == STORE_SENTINEL &&
+             !sentinel_is(store, conn) &&
+             (store->master == conn->node || store->master == NODE_NONE))
+        sentinel_resolve(store, now_us);
+}
+
+void
+conn_give_up(struct store *store, struct conn *conn, uint64_t now_us,
+    enum health_reason reason, const char *why)
+{
+    conn->wish_close = true;
+    conn->wish_connect = false;
+    conn_lost(store, conn, now_us, reason, why);
+}
+
+void
+conn_abandon(
+    struct store *store, struct conn *conn, uint64_t now_us, const char *why)
+{
+    conn_give_up(store, conn, now_us, HEALTH_FINE, why);
+}
+
+void
+conn_unfit(struct store *store, struct conn *conn, uint64_t now_us,
+    enum health_reason reason, struct text said)
+{
+    struct health_why why = {.reason = reason};
+    char name[80];
+    char text[HEALTH_TEXT_MAX];
+
+    if (health_fault(conn, reason, said, now_us))
+        log_write(LOG_ERROR, "redis_unfit",
+            log_word("node", conn_name(store, conn, name, sizeof(name))),
+            log_word("reason", health_word(reason)),
+            log_quoted("why", text_from(health_text(&why, false, text))));
+    conn->backoff_us = BACKOFF_MAX_US / 2;
+    conn_abandon(store, conn, now_us, "it does not fit");
+}
