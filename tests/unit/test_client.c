@@ -426,7 +426,7 @@ START_TEST(bad_arguments_send_nothing)
         holdfast_submit(talk.h, long_line, &request), HOLDFAST_BAD_ARGUMENT);
     ck_assert_uint_eq(request, 77);
     ck_assert_str_eq(talk_sent(&talk), "");
-    /* The longest name of the worst bytes does fit. */
+    /* The longest name fits, also encoded. */
     memset(long_name, ' ', HOLDFAST_NAME_MAX);
     long_name[HOLDFAST_NAME_MAX] = '\0';
     ck_assert_int_eq(holdfast_submit_lock(talk.h, long_name, NULL, &request),
@@ -573,7 +573,7 @@ leave_events(struct talk *talk)
     return request;
 }
 
-/* How many there are. */
+/* The number of items. */
 static size_t
 take_events(struct talk *talk)
 {

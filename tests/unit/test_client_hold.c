@@ -1,6 +1,6 @@
 /*
- * The client library's deadlines: counted from the sending of the question,
- * told before they pass, never on a grant that is old news.
+ * Deadlines of the client library: they count from the sending of the question,
+ * and are reported before they pass. An old grant waits for a confirmation.
  */
 #include "tests/unit/test_client.h"
 
@@ -14,8 +14,6 @@
 #include <unistd.h>
 
 Suite *client_hold_suite(void);
-
-#define START 1000000u /* where the clock of a talk begins */
 
 static struct talk talk;
 
@@ -55,396 +53,7 @@ deadline(const char *name, uint64_t fence)
     return holdfast_deadline_ms(talk.h, &hold);
 }
 
-START_TEST(counted_from_the_sending)
-{
-    (void)lock("a", 0);
-    talk.now_ms += 2000;
-    talk_say(&talk, "1 OK fence=5 ttl_ms=9000 count=1\n");
-    ck_assert_str_eq(talk_told(&talk), "OK 1  fence=5 until=1009000 :\n");
-    ck_assert_uint_eq(deadline("a", 5), START + 9000);
-    ck_assert_uint_eq(deadline("a", 6), 0);
-    ck_assert_uint_eq(deadline("b", 5), 0);
-}
-
-END_TEST
-
-START_TEST(asks_at_a_third_and_believes_the_answer)
-{
-    (void)lock("a", 0);
-    talk_say(&talk, "1 OK fence=5 ttl_ms=9000 count=1\n");
-    ck_assert_int_eq(holdfast_timeout_ms(talk.h), 3000);
-    talk_pass(&talk, 2999);
-    ck_assert_str_eq(talk_sent(&talk), "");
-    talk_pass(&talk, 1);
-    ck_assert_str_eq(talk_sent(&talk), "2 PING\n");
-    /* The answer is late; it counts from the sending, at START + 3000. */
-    talk.now_ms += 4000;
-    talk_say(&talk, "2 OK ttl_ms=9000\n");
-    ck_assert_uint_eq(deadline("a", 5), START + 12000);
-    /* A third of it is over already. */
-    ck_assert_str_eq(talk_sent(&talk), "3 PING\n");
-}
-
-END_TEST
-
-START_TEST(told_before_it_passes)
-{
-    (void)lock("a", 0);
-    talk_say(&talk, "1 OK fence=5 ttl_ms=4000 count=1\n");
-    (void)talk_told(&talk);
-    talk_pass(&talk, 3599);
-    ck_assert_str_eq(talk_told(&talk), "");
-    ck_assert_int_eq(holdfast_timeout_ms(talk.h), 1);
-    talk_pass(&talk, 1);
-    ck_assert_str_eq(
-        talk_told(&talk), "DEADLINE 1 a fence=5 until=1004000 :\n");
-    ck_assert_uint_eq(deadline("a", 5), 0);
-    /* Once lost, always lost: the answer comes too late. */
-    talk_say(&talk, "2 OK ttl_ms=9000\n");
-    ck_assert_str_eq(talk_told(&talk), "");
-    ck_assert_uint_eq(deadline("a", 5), 0);
-}
-
-END_TEST
-
-START_TEST(margin_can_be_set)
-{
-    holdfast_set_margin(talk.h, 2500);
-    (void)lock("a", 0);
-    talk_say(&talk, "1 OK fence=5 ttl_ms=9000 count=1\n");
-    (void)talk_told(&talk);
-    talk_pass(&talk, 6499);
-    ck_assert_str_eq(talk_told(&talk), "");
-    talk_pass(&talk, 1);
-    ck_assert_str_eq(
-        talk_told(&talk), "DEADLINE 1 a fence=5 until=1009000 :\n");
-}
-
-END_TEST
-
-START_TEST(answer_that_arrived_counts_before_the_clock)
-{
-    (void)lock("a", 0);
-    talk_say(&talk, "1 OK fence=5 ttl_ms=9000 count=1\n");
-    talk_pass(&talk, 3000);
-    ck_assert_str_eq(talk_sent(&talk), "2 PING\n");
-    (void)talk_told(&talk);
-    /* The process stood still past the old deadline, but not past the new. */
-    talk.now_ms += 7000;
-    talk_say(&talk, "2 OK ttl_ms=9000\n");
-    ck_assert_str_eq(talk_told(&talk), "");
-    ck_assert_uint_eq(deadline("a", 5), START + 12000);
-}
-
-END_TEST
-
-START_TEST(latest_word_counts_where_it_is_sooner)
-{
-    (void)lock("a", 0);
-    talk_say(&talk, "1 OK fence=5 ttl_ms=9000 count=1\n");
-    talk_pass(&talk, 3000);
-    talk_say(&talk, "2 OK ttl_ms=1000\n");
-    ck_assert_uint_eq(deadline("a", 5), START + 4000);
-}
-
-END_TEST
-
-START_TEST(nothing_is_asked_without_holds)
-{
-    uint64_t request;
-
-    ck_assert_int_eq(holdfast_timeout_ms(talk.h), -1);
-    (void)lock("a", 0);
-    talk_say(&talk, "1 OK fence=5 ttl_ms=9000 count=1\n");
-    ck_assert_int_eq(holdfast_submit_unlock(talk.h, "a", NULL, 5, &request), 0);
-    ck_assert_str_eq(talk_sent(&talk), "2 UNLOCK a fence=5\n");
-    /* It is on its way back: its deadline is nobody's business. */
-    ck_assert_uint_eq(deadline("a", 5), 0);
-    talk_say(&talk, "2 OK count=0\n");
-    (void)talk_told(&talk);
-    talk_pass(&talk, 60000);
-    ck_assert_str_eq(talk_sent(&talk), "");
-    ck_assert_str_eq(talk_told(&talk), "");
-    ck_assert_int_eq(holdfast_timeout_ms(talk.h), -1);
-}
-
-END_TEST
-
-START_TEST(failed_unlock_holds_on)
-{
-    uint64_t request;
-
-    (void)lock("a", 0);
-    talk_say(&talk, "1 OK fence=5 ttl_ms=9000 count=1\n");
-    (void)holdfast_submit_unlock(talk.h, "a", NULL, 5, &request);
-    talk_say(&talk, "2 ERR UNAVAILABLE retry=1\n");
-    ck_assert_uint_eq(deadline("a", 5), START + 9000);
-    (void)holdfast_submit_unlock(talk.h, "a", NULL, 5, &request);
-    talk_say(&talk, "3 OK ttl_ms=9000\n4 ERR NOTHELD retry=0\n");
-    ck_assert_uint_eq(deadline("a", 5), 0);
-}
-
-END_TEST
-
-START_TEST(unlock_in_doubt_holds_nothing)
-{
-    uint64_t request;
-
-    (void)lock("a", 0);
-    (void)lock("b", 0);
-    talk_say(&talk, "1 OK fence=5 ttl_ms=9000 count=1\n"
-                    "2 OK fence=6 ttl_ms=9000 count=2\n");
-    (void)holdfast_submit_unlock(talk.h, "a", NULL, 5, &request);
-    (void)holdfast_submit_unlock(talk.h, "b", NULL, 6, &request);
-    (void)talk_told(&talk);
-    (void)talk_sent(&talk);
-    talk_say(&talk, "3 ERR INDOUBT retry=1 :no answer\n"
-                    "4 ERR INDOUBT retry=1 :the broker is going\n");
-    ck_assert_str_eq(talk_told(&talk),
-        "ERR 3 INDOUBT fence=0 until=0 :no answer\n"
-        "ERR 4 INDOUBT fence=0 until=0 :the broker is going\n");
-    /* One was entered twice. */
-    ck_assert_uint_eq(deadline("a", 5), 0);
-    ck_assert_uint_eq(deadline("b", 6), START + 9000);
-    ck_assert_str_eq(talk_sent(&talk), "5 PING\n");
-    talk_say(&talk, "5 OK ttl_ms=9500\n");
-    ck_assert_uint_eq(deadline("a", 5), 0);
-    ck_assert_uint_eq(deadline("b", 6), START + 9500);
-}
-
-END_TEST
-
-START_TEST(lost_ends_a_hold)
-{
-    (void)lock("a", 0);
-    talk_say(&talk, "1 OK fence=5 ttl_ms=9000 count=1\n"
-                    "* LOST a fence=4 reason=expired\n");
-    ck_assert_uint_eq(deadline("a", 5), START + 9000);
-    (void)talk_told(&talk);
-    talk_say(&talk, "* LOST a fence=5 reason=backend\n");
-    ck_assert_str_eq(talk_told(&talk), "LOST 1 a fence=5 until=0 :\n");
-    ck_assert_uint_eq(deadline("a", 5), 0);
-}
-
-END_TEST
-
-START_TEST(reentry_counts)
-{
-    uint64_t request;
-
-    (void)lock("a", 0);
-    talk_say(&talk, "1 OK fence=5 ttl_ms=9000 count=1\n");
-    (void)lock("a", 0);
-    talk_say(&talk, "2 OK fence=5 ttl_ms=9000 count=2\n");
-    (void)holdfast_submit_unlock(talk.h, "a", NULL, 5, &request);
-    ck_assert_uint_eq(deadline("a", 5), START + 9000);
-    talk_say(&talk, "3 OK count=1\n");
-    ck_assert_uint_eq(deadline("a", 5), START + 9000);
-    (void)holdfast_submit_unlock(talk.h, "a", NULL, 5, &request);
-    ck_assert_uint_eq(deadline("a", 5), 0);
-    talk_say(&talk, "4 OK count=0\n");
-    ck_assert_uint_eq(deadline("a", 5), 0);
-}
-
-END_TEST
-
-START_TEST(grant_after_a_wait_is_confirmed_first)
-{
-    (void)lock("a", 0);
-    talk.now_ms += 9500;
-    talk_say(&talk, "1 OK fence=5 ttl_ms=9000 count=1\n");
-    ck_assert_str_eq(talk_told(&talk), "");
-    ck_assert_str_eq(talk_sent(&talk), "2 PING\n");
-    talk.now_ms += 10;
-    talk_say(&talk, "2 OK ttl_ms=8990\n");
-    ck_assert_str_eq(talk_told(&talk), "OK 1  fence=5 until=1018490 :\n");
-    ck_assert_uint_eq(deadline("a", 5), START + 9500 + 8990);
-}
-
-END_TEST
-
-START_TEST(old_grants_of_one_lock_are_confirmed_together)
-{
-    static const char *const both[] = {"a", "b"};
-    uint64_t request;
-
-    (void)lock("a", 0);
-    (void)lock("b", 0);
-    (void)lock("a", 0);
-    (void)holdfast_submit_lock_all(talk.h, both, 2, NULL, &request);
-    (void)talk_sent(&talk);
-    talk.now_ms += 9500;
-    talk_say(&talk, "1 OK fence=5 ttl_ms=9000 count=1\n"
-                    "2 OK fence=6 ttl_ms=9000 count=1\n"
-                    "3 OK fence=5 ttl_ms=9000 count=2\n"
-                    "4 OK fence=5,6 ttl_ms=9000 count=2\n");
-    ck_assert_str_eq(talk_told(&talk), "");
-    ck_assert_str_eq(talk_sent(&talk), "5 PING\n");
-    talk.now_ms += 10;
-    talk_say(&talk, "5 OK ttl_ms=8990\n");
-    ck_assert_str_eq(talk_told(&talk), "OK 1  fence=5 until=1018490 :\n"
-                                       "OK 3  fence=5 until=1018490 :\n"
-                                       "OK 2  fence=6 until=1018490 :\n"
-                                       "OK 4  fence=5 until=1018490 :\n");
-    ck_assert_uint_eq(deadline("a", 5), START + 9500 + 8990);
-    ck_assert_uint_eq(deadline("b", 6), START + 9500 + 8990);
-}
-
-END_TEST
-
-START_TEST(answers_on_the_way_date_a_grant)
-{
-    uint64_t request;
-
-    (void)lock("a", 0);
-    talk.now_ms += 9000;
-    (void)holdfast_submit(talk.h, "HELP", &request);
-    talk.now_ms += 100;
-    /* The broker wrote this OK after it had read HELP: so it is fresh. */
-    talk_say(&talk, "2 OK n=0\n1 OK fence=5 ttl_ms=9000 count=1\n");
-    ck_assert_str_eq(talk_told(&talk), "OK 2  fence=0 until=0 :\n"
-                                       "OK 1  fence=5 until=1018000 :\n");
-}
-
-END_TEST
-
-START_TEST(grant_and_loss_while_standing_still)
-{
-    (void)lock("a", 0);
-    talk.now_ms += 60000;
-    talk_say(&talk, "1 OK fence=5 ttl_ms=9000 count=1\n"
-                    "* LOST a fence=5 reason=expired\n");
-    /* Both, in their order; no program begins to work in between. */
-    ck_assert_str_eq(talk_told(&talk), "OK 1  fence=5 until=1009000 :\n"
-                                       "LOST 1 a fence=5 until=0 :\n");
-    ck_assert_uint_eq(deadline("a", 5), 0);
-}
-
-END_TEST
-
-START_TEST(waiting_asks_for_signs_of_life)
-{
-    (void)lock("a", 0);
-    talk_pass(&talk, CLIENT_WAITING_MS);
-    ck_assert_str_eq(talk_sent(&talk), "2 PING\n");
-    talk_say(&talk, "2 OK\n");
-    talk_pass(&talk, CLIENT_WAITING_MS);
-    ck_assert_str_eq(talk_sent(&talk), "3 PING\n");
-    talk_pass(&talk, CLIENT_SILENCE_MS - 1);
-    ck_assert_str_eq(talk_told(&talk), "");
-    talk_pass(&talk, 1);
-    ck_assert_str_eq(
-        talk_told(&talk), "CLOSED 0  fence=0 until=0 :the broker is silent\n");
-}
-
-END_TEST
-
-START_TEST(renew_sets_the_deadline)
-{
-    uint64_t request;
-
-    (void)lock("a", 60000);
-    talk_say(&talk, "1 OK fence=5 ttl_ms=9000 count=1\n");
-    talk.now_ms += 1000;
-    (void)holdfast_submit_renew(talk.h, "a", NULL, 5, 2000, &request);
-    talk.now_ms += 100;
-    talk_say(&talk, "2 OK ttl_ms=2000\n");
-    ck_assert_uint_eq(deadline("a", 5), START + 3000);
-}
-
-END_TEST
-
-/* PING leaves a lease out, be it alone; HELD tells of it. */
-START_TEST(lease_is_not_pinged)
-{
-    (void)lock("a", 6000);
-    talk_say(&talk, "1 OK fence=5 ttl_ms=3000 count=1\n");
-    (void)talk_told(&talk);
-    talk_pass(&talk, 1000);
-    ck_assert_str_eq(talk_sent(&talk), "2 HELD\n");
-    talk_say(&talk, "2 ITEM name=a fence=5 ttl_ms=3000 count=1\n2 OK n=1\n");
-    ck_assert_uint_eq(deadline("a", 5), START + 1000 + 3000);
-}
-
-END_TEST
-
-/* Nor does a PING of before set its end. */
-START_TEST(lease_is_not_pinged_meanwhile)
-{
-    (void)lock("a", 0);
-    talk_say(&talk, "1 OK fence=5 ttl_ms=9000 count=1\n");
-    (void)talk_told(&talk);
-    talk_pass(&talk, 3000);
-    ck_assert_str_eq(talk_sent(&talk), "2 PING\n");
-    (void)lock("b", 4000);
-    talk_say(&talk, "3 OK fence=6 ttl_ms=4000 count=1\n2 OK ttl_ms=9000\n");
-    ck_assert_uint_eq(deadline("a", 5), START + 3000 + 9000);
-    ck_assert_uint_eq(deadline("b", 6), START + 3000 + 4000);
-}
-
-END_TEST
-
-START_TEST(lease_does_not_shorten_the_others)
-{
-    (void)lock("a", 0);
-    (void)lock("b", 4000);
-    talk_say(&talk, "1 OK fence=5 ttl_ms=9000 count=1\n"
-                    "2 OK fence=6 ttl_ms=4000 count=1\n");
-    (void)talk_told(&talk);
-    talk_pass(&talk, 1334);
-    ck_assert_str_eq(talk_sent(&talk), "3 HELD\n");
-    talk_say(&talk, "3 ITEM name=a fence=5 ttl_ms=9000 count=1\n"
-                    "3 ITEM name=b fence=6 ttl_ms=2666 count=1\n"
-                    "3 OK n=2\n");
-    ck_assert_str_eq(talk_told(&talk), "");
-    ck_assert_uint_eq(deadline("a", 5), START + 1334 + 9000);
-    ck_assert_uint_eq(deadline("b", 6), START + 4000);
-    talk_say(&talk, "* LOST b fence=6 reason=expired\n");
-    talk_pass(&talk, 1000);
-    /* With the lease gone a PING says all. */
-    ck_assert_str_eq(talk_sent(&talk), "4 PING\n");
-}
-
-END_TEST
-
-START_TEST(end_of_the_connection_ends_all)
-{
-    (void)lock("a", 0);
-    talk_say(&talk, "1 OK fence=5 ttl_ms=9000 count=1\n");
-    (void)talk_told(&talk);
-    talk_say(&talk, "nonsense\n");
-    ck_assert_str_eq(talk_told(&talk),
-        "CLOSED 0  fence=0 until=0 :a line of the broker is malformed\n");
-    ck_assert_uint_eq(deadline("a", 5), 0);
-}
-
-END_TEST
-
-START_TEST(end_of_the_connection_comes_before_a_deadline)
-{
-    (void)lock("a", 0);
-    talk_say(&talk, "1 OK fence=5 ttl_ms=9000 count=1\n");
-    (void)talk_told(&talk);
-    ck_assert_int_eq(shutdown(talk.broker, SHUT_RDWR), 0);
-    talk_pass(&talk, 9000);
-    ck_assert_str_eq(talk_told(&talk),
-        "CLOSED 0  fence=0 until=0 :the broker closed the connection\n");
-}
-
-END_TEST
-
-START_TEST(grant_without_fence_is_refused)
-{
-    (void)lock("a", 0);
-    talk_say(&talk, "1 OK ttl_ms=9000 count=1\n");
-    ck_assert_str_eq(talk_told(&talk),
-        "CLOSED 0  fence=0 until=0 :an OK of the broker lacks fence or "
-        "ttl_ms\n");
-}
-
-END_TEST
-
-/* In a worker: nothing is held, and all that is called says so. */
+/* Whether a worker holds nothing, and each call says so. */
 static bool
 worker_has_nothing(void)
 {
@@ -465,7 +74,7 @@ worker_has_nothing(void)
     return ended && refused;
 }
 
-/* Its parent is killed, and it lives on: the broker sees the end. */
+/* The parent is killed, and the worker lives on: the broker sees the end. */
 START_TEST(worker_keeps_no_lock)
 {
     char got[64];
@@ -486,8 +95,8 @@ START_TEST(worker_keeps_no_lock)
     (void)close(gate[1]);
     ck_assert_int_eq(read(gate[0], &byte, 1), 1);
     ck_assert_int_eq(byte, 'y');
-    /* The parent's is as it was. */
-    ck_assert_uint_eq(deadline("a", 5), START + 9000);
+    /* The parent's connection is unchanged. */
+    ck_assert_uint_eq(deadline("a", 5), TALK_START + 9000);
     talk_pass(&talk, 3000);
     ck_assert_str_eq(talk_sent(&talk), "2 PING\n");
     (void)close(talk.h->fd);
@@ -499,6 +108,139 @@ START_TEST(worker_keeps_no_lock)
 
 END_TEST
 
+static const struct talk_script scripts[] = {
+    {"counted_from_the_sending",
+        "lock a | >* | @2000 | < 1 OK fence=5 ttl_ms=9000 count=1\n"
+        "= OK 1  fence=5 until=1009000 : | until a 5 9000 | until a 6 0\n"
+        "until b 5 0\n"},
+    {"asks_at_a_third_and_believes_the_answer",
+        "lock a | >* | < 1 OK fence=5 ttl_ms=9000 count=1 | timeout 3000\n"
+        "+2999 | > | +1 | > 2 PING\n"
+        /* The answer is late, and counts from the sending after 3 s. */
+        "@4000 | < 2 OK ttl_ms=9000 | until a 5 12000\n"
+        /* A third of the time has passed already. */
+        "> 3 PING\n"},
+    {"told_before_it_passes",
+        "lock a | >* | < 1 OK fence=5 ttl_ms=4000 count=1 | =* | +3599 | =\n"
+        "timeout 1 | +1 | = DEADLINE 1 a fence=5 until=1004000 :\n"
+        "until a 5 0\n"
+        /* The answer comes too late. */
+        "< 2 OK ttl_ms=9000 | = | until a 5 0\n"},
+    {"margin_can_be_set",
+        "margin 2500 | lock a | >* | < 1 OK fence=5 ttl_ms=9000 count=1\n"
+        "=* | +6499 | = | +1 | = DEADLINE 1 a fence=5 until=1009000 :\n"},
+    {"answer_that_arrived_counts_before_the_clock",
+        "lock a | >* | < 1 OK fence=5 ttl_ms=9000 count=1 | +3000\n"
+        "> 2 PING | =*\n"
+        /* The process stood still past the old deadline, not the new one. */
+        "@7000 | < 2 OK ttl_ms=9000 | = | until a 5 12000\n"},
+    {"latest_word_counts_where_it_is_sooner",
+        "lock a | >* | < 1 OK fence=5 ttl_ms=9000 count=1 | +3000\n"
+        "< 2 OK ttl_ms=1000 | until a 5 4000\n"},
+    {"nothing_is_asked_without_holds",
+        "timeout -1 | lock a | >* | < 1 OK fence=5 ttl_ms=9000 count=1\n"
+        "unlock a 5 | > 2 UNLOCK a fence=5\n"
+        /* A hold that is being released has no deadline. */
+        "until a 5 0 | < 2 OK count=0 | =* | +60000 | > | = | timeout -1\n"},
+    {"failed_unlock_holds_on",
+        "lock a | >* | < 1 OK fence=5 ttl_ms=9000 count=1 | unlock a 5\n"
+        "< 2 ERR UNAVAILABLE retry=1 | until a 5 9000 | unlock a 5\n"
+        "< 3 OK ttl_ms=9000 | < 4 ERR NOTHELD retry=0 | until a 5 0\n"},
+    {"unlock_in_doubt_holds_nothing",
+        "lock a | >* | lock b | >* | < 1 OK fence=5 ttl_ms=9000 count=1\n"
+        "< 2 OK fence=6 ttl_ms=9000 count=2 | unlock a 5 | unlock b 6 | =*\n"
+        ">* | < 3 ERR INDOUBT retry=1 :no answer\n"
+        "< 4 ERR INDOUBT retry=1 :the broker is going\n"
+        "= ERR 3 INDOUBT fence=0 until=0 :no answer\n"
+        "= ERR 4 INDOUBT fence=0 until=0 :the broker is going\n"
+        /* The count of b was 2. */
+        "until a 5 0 | until b 6 9000 | > 5 PING | < 5 OK ttl_ms=9500\n"
+        "until a 5 0 | until b 6 9500\n"},
+    {"lost_ends_a_hold",
+        "lock a | >* | < 1 OK fence=5 ttl_ms=9000 count=1\n"
+        "< * LOST a fence=4 reason=expired | until a 5 9000 | =*\n"
+        "< * LOST a fence=5 reason=backend | = LOST 1 a fence=5 until=0 :\n"
+        "until a 5 0\n"},
+    {"reentry_counts",
+        "lock a | >* | < 1 OK fence=5 ttl_ms=9000 count=1 | lock a | >*\n"
+        "< 2 OK fence=5 ttl_ms=9000 count=2 | unlock a 5 | until a 5 9000\n"
+        "< 3 OK count=1 | until a 5 9000 | unlock a 5 | until a 5 0\n"
+        "< 4 OK count=0 | until a 5 0\n"},
+    {"grant_after_a_wait_is_confirmed_first",
+        "lock a | >* | @9500 | < 1 OK fence=5 ttl_ms=9000 count=1 | =\n"
+        "> 2 PING | @10 | < 2 OK ttl_ms=8990\n"
+        "= OK 1  fence=5 until=1018490 : | until a 5 18490\n"},
+    {"old_grants_of_one_lock_are_confirmed_together",
+        "lock a | >* | lock b | >* | lock a | >* | lock a,b | >* | @9500\n"
+        "< 1 OK fence=5 ttl_ms=9000 count=1\n"
+        "< 2 OK fence=6 ttl_ms=9000 count=1\n"
+        "< 3 OK fence=5 ttl_ms=9000 count=2\n"
+        "< 4 OK fence=5,6 ttl_ms=9000 count=2 | = | > 5 PING | @10\n"
+        "< 5 OK ttl_ms=8990 | = OK 1  fence=5 until=1018490 :\n"
+        "= OK 3  fence=5 until=1018490 : | = OK 2  fence=6 until=1018490 :\n"
+        "= OK 4  fence=5 until=1018490 : | until a 5 18490\n"
+        "until b 6 18490\n"},
+    {"answers_on_the_way_date_a_grant",
+        "lock a | >* | @9000 | submit HELP | @100\n"
+        /* The broker wrote this OK after it had read HELP, so it is fresh. */
+        "< 2 OK n=0 | < 1 OK fence=5 ttl_ms=9000 count=1\n"
+        "= OK 2  fence=0 until=0 : | = OK 1  fence=5 until=1018000 :\n"},
+    {"grant_and_loss_while_standing_still",
+        "lock a | >* | @60000 | < 1 OK fence=5 ttl_ms=9000 count=1\n"
+        "< * LOST a fence=5 reason=expired\n"
+        /* Both events come in their order. */
+        "= OK 1  fence=5 until=1009000 : | = LOST 1 a fence=5 until=0 :\n"
+        "until a 5 0\n"},
+    {"waiting_asks_for_signs_of_life",
+        "lock a | >* | +10000 | > 2 PING | < 2 OK | +10000 | > 3 PING\n"
+        "+19999 | = | +1\n"
+        "= CLOSED 0  fence=0 until=0 :the broker is silent\n"},
+    {"renew_sets_the_deadline",
+        "lock a lease=60000 | >* | < 1 OK fence=5 ttl_ms=9000 count=1\n"
+        "@1000 | renew a 5 2000 | @100 | < 2 OK ttl_ms=2000\n"
+        "until a 5 3000\n"},
+    {"lease_is_not_pinged",
+        /* The answer to PING leaves out leases; HELD has them. */
+        "lock a lease=6000 | >* | < 1 OK fence=5 ttl_ms=3000 count=1 | =*\n"
+        "+1000 | > 2 HELD | < 2 ITEM name=a fence=5 ttl_ms=3000 count=1\n"
+        "< 2 OK n=1 | until a 5 4000\n"},
+    {"lease_is_not_pinged_meanwhile",
+        /* An earlier PING does not set the deadline of a lease. */
+        "lock a | >* | < 1 OK fence=5 ttl_ms=9000 count=1 | =* | +3000\n"
+        "> 2 PING | lock b lease=4000 | >*\n"
+        "< 3 OK fence=6 ttl_ms=4000 count=1 | < 2 OK ttl_ms=9000\n"
+        "until a 5 12000 | until b 6 7000\n"},
+    {"lease_does_not_shorten_the_others",
+        "lock a | >* | lock b lease=4000 | >*\n"
+        "< 1 OK fence=5 ttl_ms=9000 count=1\n"
+        "< 2 OK fence=6 ttl_ms=4000 count=1 | =* | +1334 | > 3 HELD\n"
+        "< 3 ITEM name=a fence=5 ttl_ms=9000 count=1\n"
+        "< 3 ITEM name=b fence=6 ttl_ms=2666 count=1 | < 3 OK n=2 | =\n"
+        "until a 5 10334 | until b 6 4000\n"
+        "< * LOST b fence=6 reason=expired | +1000\n"
+        /* Without the lease PING suffices. */
+        "> 4 PING\n"},
+    {"end_of_the_connection_ends_all",
+        "lock a | >* | < 1 OK fence=5 ttl_ms=9000 count=1 | =* | < nonsense\n"
+        "= CLOSED 0  fence=0 until=0 :a line of the broker is malformed\n"
+        "until a 5 0\n"},
+    {"end_of_the_connection_comes_before_a_deadline",
+        "lock a | >* | < 1 OK fence=5 ttl_ms=9000 count=1 | =* | shutdown\n"
+        "+9000\n"
+        "= CLOSED 0  fence=0 until=0 :the broker closed the connection\n"},
+    {"grant_without_fence_is_refused",
+        "lock a | >* | < 1 OK ttl_ms=9000 count=1\n"
+        "= CLOSED 0  fence=0 until=0 :an OK of the broker lacks fence or "
+        "ttl_ms\n"},
+};
+
+START_TEST(script)
+{
+    talk_run(&talk, &scripts[_i], NULL);
+}
+
+END_TEST
+
 Suite *
 client_hold_suite(void)
 {
@@ -506,29 +248,8 @@ client_hold_suite(void)
     TCase *tcase = tcase_create("deadlines");
 
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, counted_from_the_sending);
-    tcase_add_test(tcase, asks_at_a_third_and_believes_the_answer);
-    tcase_add_test(tcase, told_before_it_passes);
-    tcase_add_test(tcase, margin_can_be_set);
-    tcase_add_test(tcase, answer_that_arrived_counts_before_the_clock);
-    tcase_add_test(tcase, latest_word_counts_where_it_is_sooner);
-    tcase_add_test(tcase, nothing_is_asked_without_holds);
-    tcase_add_test(tcase, failed_unlock_holds_on);
-    tcase_add_test(tcase, unlock_in_doubt_holds_nothing);
-    tcase_add_test(tcase, lost_ends_a_hold);
-    tcase_add_test(tcase, reentry_counts);
-    tcase_add_test(tcase, grant_after_a_wait_is_confirmed_first);
-    tcase_add_test(tcase, old_grants_of_one_lock_are_confirmed_together);
-    tcase_add_test(tcase, answers_on_the_way_date_a_grant);
-    tcase_add_test(tcase, grant_and_loss_while_standing_still);
-    tcase_add_test(tcase, waiting_asks_for_signs_of_life);
-    tcase_add_test(tcase, renew_sets_the_deadline);
-    tcase_add_test(tcase, lease_is_not_pinged);
-    tcase_add_test(tcase, lease_is_not_pinged_meanwhile);
-    tcase_add_test(tcase, lease_does_not_shorten_the_others);
-    tcase_add_test(tcase, end_of_the_connection_ends_all);
-    tcase_add_test(tcase, end_of_the_connection_comes_before_a_deadline);
-    tcase_add_test(tcase, grant_without_fence_is_refused);
+    tcase_add_loop_test(
+        tcase, script, 0, (int)(sizeof(scripts) / sizeof(scripts[0])));
     tcase_add_test(tcase, worker_keeps_no_lock);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -1,6 +1,6 @@
 /*
- * The client library's sessions that are kept: two brokers of the test's own,
- * on sockets of a folder, and a clock that stands until it is moved.
+ * Kept sessions of the client library, with two brokers of the test on sockets
+ * of a folder, and a clock that the test moves.
  */
 #include "tests/unit/test_client.h"
 
@@ -18,7 +18,6 @@
 
 Suite *client_move_suite(void);
 
-#define START   1000000u /* where the clock of a talk begins */
 #define KEEP    30000u
 #define SESSION "0123456789abcdef0123456789abcdef"
 #define OTHER   "ffffffffffffffffffffffffffffffff"
@@ -32,6 +31,7 @@ static char paths[2][96];
 static char address[256];
 static int listeners[2];
 static int served; /* which broker has the connection */
+static int marked; /* an earlier broker */
 
 static void
 listen_at(int which)
@@ -49,7 +49,7 @@ listen_at(int which)
     ck_assert_int_eq(listen(listeners[which], 8), 0);
 }
 
-/* Nobody can connect to it any more. */
+/* The broker accepts no more connections. */
 static void
 shut(int which)
 {
@@ -82,7 +82,7 @@ teardown(void)
     (void)rmdir(folder);
 }
 
-/* Accepts what the client has connected to; false: there is nothing. */
+/* Accepts the connection of the client. False: there is none. */
 static bool
 taken(void)
 {
@@ -135,7 +135,7 @@ begin(void)
     begin_with(address, KEEP);
 }
 
-/* The broker is gone without a word, and nobody listens where it was. */
+/* The broker dies, and its address refuses connections. */
 static void
 crash(void)
 {
@@ -154,7 +154,7 @@ reconnected(void)
     ck_assert_int_ge(talk.broker, 0);
 }
 
-/* The other broker greets, and goes on with the session as `generation`. */
+/* The next broker greets, and resumes the session as `generation`. */
 static void
 resume(unsigned generation)
 {
@@ -211,7 +211,7 @@ START_TEST(hold_is_claimed_at_the_other_broker)
     int first = served;
     crash();
     ck_assert_str_eq(talk_told(&talk), AWAY_TOLD);
-    ck_assert_uint_eq(deadline("a", 5), START + 9000);
+    ck_assert_uint_eq(deadline("a", 5), TALK_START + 9000);
     ck_assert_int_eq(holdfast_fd(talk.h), -1);
     resume(2);
     ck_assert_int_ne(served, first);
@@ -234,107 +234,14 @@ START_TEST(nothing_but_an_answer_moves_the_deadline)
     shut(0);
     shut(1);
     (void)talk_told(&talk);
-    while (talk.now_ms < START + 8500) {
-        ck_assert_uint_eq(deadline("a", 5), START + 9000);
+    while (talk.now_ms < TALK_START + 8500) {
+        ck_assert_uint_eq(deadline("a", 5), TALK_START + 9000);
         ck_assert_str_eq(talk_told(&talk), "");
         talk_pass(&talk, 50);
     }
     ck_assert_str_eq(
         talk_told(&talk), "DEADLINE 2 a fence=5 until=1009000 :\n");
     ck_assert_uint_eq(deadline("a", 5), 0);
-}
-
-END_TEST
-
-START_TEST(greeting_and_resumption_are_no_answers)
-{
-    begin();
-    hold("a", 2, 5);
-    crash();
-    resume(2);
-    ck_assert_uint_eq(deadline("a", 5), START + 9000);
-    talk.now_ms = START + 8500;
-    talk_pass(&talk, 0);
-    ck_assert_ptr_nonnull(strstr(talk_told(&talk), "DEADLINE 2 a fence=5"));
-}
-
-END_TEST
-
-START_TEST(belief_ends_with_what_the_broker_keeps)
-{
-    begin_with(address, 2000);
-    hold("a", 2, 5);
-    ck_assert_uint_eq(deadline("a", 5), START + 9000);
-    /* Asked more often, lest the last answer be long ago. */
-    ck_assert_int_eq(holdfast_timeout_ms(talk.h), 666);
-    talk_pass(&talk, 666);
-    ck_assert_str_eq(talk_sent(&talk), "3 PING\n");
-    talk_say(&talk, "3 OK ttl_ms=9000\n");
-    talk_pass(&talk, 100);
-    crash();
-    /* It may have seen the end of the connection right after that answer. */
-    ck_assert_uint_eq(deadline("a", 5), START + 666 + 2000);
-}
-
-END_TEST
-
-START_TEST(lost_while_away)
-{
-    begin();
-    hold("a", 2, 5);
-    hold("b%", 3, 6);
-    crash();
-    (void)talk_told(&talk);
-    resume(2);
-    ck_assert_str_eq(talk_sent(&talk), "5 CLAIM b%25 fence=6 count=1\n"
-                                       "6 CLAIM a fence=5 count=1\n");
-    talk_say(&talk, "5 ERR LOST retry=0 :gone\n");
-    ck_assert_str_eq(talk_told(&talk), "LOST 3 b% fence=6 until=0 :\n");
-    ck_assert_uint_eq(deadline("b%", 6), 0);
-    talk_say(&talk, "6 OK fence=5 ttl_ms=9000 count=1\n");
-    ck_assert_str_eq(talk_told(&talk), BACK_TOLD);
-    ck_assert_uint_gt(deadline("a", 5), 0);
-}
-
-END_TEST
-
-START_TEST(claim_in_doubt_is_put_again)
-{
-    begin();
-    hold("a", 2, 5);
-    crash();
-    (void)talk_told(&talk);
-    resume(2);
-    (void)talk_sent(&talk);
-    talk_say(&talk, "4 ERR UNAVAILABLE retry=1 :no Redis\n");
-    ck_assert_str_eq(talk_sent(&talk), "");
-    talk_pass(&talk, 300);
-    ck_assert_str_eq(talk_sent(&talk), "5 CLAIM a fence=5 count=1\n");
-    talk_say(&talk, "5 ERR INDOUBT retry=1 :no answer\n");
-    talk_pass(&talk, 300);
-    ck_assert_str_eq(talk_sent(&talk), "6 CLAIM a fence=5 count=1\n");
-    ck_assert_str_eq(talk_told(&talk), "");
-    ck_assert_uint_eq(deadline("a", 5), START + 9000);
-    talk_say(&talk, "6 OK fence=5 ttl_ms=9000 count=1\n");
-    ck_assert_str_eq(talk_told(&talk), BACK_TOLD);
-}
-
-END_TEST
-
-START_TEST(claim_of_a_broker_that_drains)
-{
-    begin();
-    hold("a", 2, 5);
-    int first = served;
-    crash();
-    (void)talk_told(&talk);
-    resume(2);
-    (void)talk_sent(&talk);
-    listen_at(first);
-    talk_say(&talk, "4 ERR DRAINING retry=1 :going\n");
-    resume(3);
-    ck_assert_int_eq(served, first);
-    ck_assert_str_eq(talk_sent(&talk), "6 CLAIM a fence=5 count=1\n");
 }
 
 END_TEST
@@ -365,34 +272,6 @@ START_TEST(ping_says_nothing_of_what_is_not_claimed)
 
 END_TEST
 
-START_TEST(count_of_reentries_is_claimed)
-{
-    uint64_t request;
-
-    begin();
-    hold("a", 2, 5);
-    (void)holdfast_submit_lock(talk.h, "a", NULL, &request);
-    talk_say(&talk, "3 OK fence=5 ttl_ms=9000 count=2\n");
-    (void)talk_told(&talk);
-    /* And one on its way, of which nobody knows whether it is counted. */
-    (void)holdfast_submit_lock(talk.h, "a", NULL, &request);
-    (void)talk_sent(&talk);
-    crash();
-    resume(2);
-    /* The LOCK comes behind the claim, or that would undo it. */
-    ck_assert_str_eq(talk_sent(&talk), "6 CLAIM a fence=5 count=2\n");
-    (void)talk_told(&talk);
-    talk_say(&talk, "6 OK fence=5 ttl_ms=9000 count=2\n");
-    ck_assert_str_eq(talk_sent(&talk), "4 LOCK a\n");
-    talk_say(&talk, "4 OK fence=5 ttl_ms=9000 count=3\n");
-    ck_assert_str_eq(talk_sent(&talk), "7 CLAIM a fence=5 count=3\n");
-    ck_assert_str_eq(talk_told(&talk), BACK_TOLD);
-    talk_say(&talk, "7 OK fence=5 ttl_ms=9000 count=3\n");
-    ck_assert_ptr_nonnull(strstr(talk_told(&talk), "OK 4  fence=5"));
-}
-
-END_TEST
-
 static void
 wait_for(const char *name, uint64_t wait_ms)
 {
@@ -419,7 +298,7 @@ START_TEST(waits_are_put_again_with_what_is_left)
     (void)snprintf(said, sizeof(said),
         "2 LOCK a\n3 LOCK b wait=%" PRIu64 "\n4 LOCK c wait=1\n"
         "5 LOCK d wait=0\n",
-        START + 9000 - talk.now_ms);
+        TALK_START + 9000 - talk.now_ms);
     ck_assert_str_eq(talk_sent(&talk), said);
     ck_assert_str_eq(talk_told(&talk), BACK_TOLD);
     talk_say(&talk, "4 ERR TIMEOUT retry=1 :held\n");
@@ -438,7 +317,7 @@ START_TEST(grant_that_was_told_to_nobody_counts_once)
     resume(2);
     ck_assert_str_eq(talk_sent(&talk), "2 LOCK a\n");
     (void)talk_told(&talk);
-    /* It had been granted before, and is a re-entry now. */
+    /* The first LOCK was granted, so the broker counts a re-entry. */
     talk_say(&talk, "2 OK fence=5 ttl_ms=9000 count=2\n");
     ck_assert_str_eq(talk_told(&talk), "");
     ck_assert_str_eq(talk_sent(&talk), "4 CLAIM a fence=5 count=1\n");
@@ -451,217 +330,6 @@ START_TEST(grant_that_was_told_to_nobody_counts_once)
     ck_assert_uint_eq(event.request, 2);
     ck_assert_str_eq(holdfast_event_value(&event, "count"), "1");
     ck_assert_uint_eq(event.deadline_ms, talk.now_ms + 9000);
-}
-
-END_TEST
-
-START_TEST(unlock_without_an_answer_is_put_again)
-{
-    uint64_t request;
-
-    begin();
-    hold("a", 2, 5);
-    (void)holdfast_submit_unlock(talk.h, "a", NULL, 5, &request);
-    (void)talk_sent(&talk);
-    crash();
-    ck_assert_str_eq(talk_told(&talk), AWAY_TOLD);
-    ck_assert_uint_eq(deadline("a", 5), 0);
-    resume(2);
-    ck_assert_str_eq(talk_sent(&talk), "5 CLAIM a fence=5 count=1\n");
-    talk_say(&talk, "5 OK fence=5 ttl_ms=9000 count=1\n");
-    ck_assert_str_eq(talk_sent(&talk), "3 UNLOCK a fence=5\n");
-    talk_say(&talk, "3 OK count=0\n");
-    ck_assert_str_eq(talk_told(&talk), BACK_TOLD "OK 3  fence=0 until=0 :\n");
-}
-
-END_TEST
-
-START_TEST(unlock_that_was_carried_out)
-{
-    uint64_t request;
-
-    begin();
-    hold("a", 2, 5);
-    (void)holdfast_submit_unlock(talk.h, "a", NULL, 5, &request);
-    (void)talk_sent(&talk);
-    crash();
-    resume(2);
-    (void)talk_told(&talk);
-    talk_say(&talk, "5 ERR LOST retry=0 :gone\n");
-    ck_assert_str_eq(talk_told(&talk), "OK 3  fence=0 until=0 :\n");
-    ck_assert_str_eq(talk_sent(&talk), "5 CLAIM a fence=5 count=1\n");
-}
-
-END_TEST
-
-START_TEST(unlock_while_away)
-{
-    uint64_t request;
-
-    begin();
-    hold("a", 2, 5);
-    hold("b", 3, 6);
-    crash();
-    (void)holdfast_submit_unlock(talk.h, "a", NULL, 5, &request);
-    ck_assert_uint_eq(deadline("a", 5), 0);
-    (void)holdfast_submit_unlock(talk.h, "b", NULL, 6, &request);
-    ck_assert_str_eq(talk_told(&talk), AWAY_TOLD);
-    resume(2);
-    ck_assert_str_eq(talk_sent(&talk), "7 CLAIM b fence=6 count=1\n"
-                                       "8 CLAIM a fence=5 count=1\n");
-    ck_assert_str_eq(talk_told(&talk), BACK_TOLD);
-    talk_say(&talk, "7 OK fence=6 ttl_ms=9000 count=1\n");
-    ck_assert_str_eq(talk_sent(&talk), "5 UNLOCK b fence=6\n");
-    /* Nobody had asked for it to be given back before it was lost. */
-    talk_say(&talk, "8 ERR LOST retry=0 :gone\n");
-    ck_assert_str_eq(talk_told(&talk),
-        "ERR 4 LOST fence=0 until=0 :the hold was yours and has ended\n");
-}
-
-END_TEST
-
-START_TEST(order_on_one_lock_stays)
-{
-    uint64_t request;
-
-    begin();
-    wait_for("a", HOLDFAST_FOREVER);
-    (void)holdfast_submit_unlock(talk.h, "a", NULL, 0, &request);
-    (void)holdfast_submit_lock(talk.h, "b", NULL, &request);
-    (void)talk_sent(&talk);
-    crash();
-    resume(2);
-    /* Should the LOCK have been granted before, it must be claimed first. */
-    ck_assert_str_eq(talk_sent(&talk), "2 LOCK a\n4 LOCK b\n");
-    talk_say(&talk, "2 OK fence=5 ttl_ms=9000 count=2\n");
-    ck_assert_str_eq(talk_sent(&talk), "6 CLAIM a fence=5 count=1\n");
-    talk_say(&talk, "6 OK fence=5 ttl_ms=9000 count=1\n");
-    ck_assert_str_eq(talk_sent(&talk), "3 UNLOCK a\n");
-}
-
-END_TEST
-
-START_TEST(other_requests_are_in_doubt)
-{
-    uint64_t request;
-
-    begin();
-    (void)holdfast_submit(talk.h, "HELP", &request);
-    (void)talk_sent(&talk);
-    crash();
-    (void)holdfast_submit(talk.h, "STATS", &request);
-    ck_assert_str_eq(talk_told(&talk),
-        "ERR 2 INDOUBT fence=0 until=0 :the connection ended before the "
-        "answer\n" AWAY_TOLD);
-    resume(2);
-    ck_assert_str_eq(talk_sent(&talk), "3 STATS\n");
-}
-
-END_TEST
-
-START_TEST(cancel_goes_with_its_lock)
-{
-    uint64_t request;
-
-    begin();
-    wait_for("a", HOLDFAST_FOREVER);
-    (void)holdfast_submit_cancel(talk.h, 2, &request);
-    (void)talk_sent(&talk);
-    crash();
-    (void)talk_told(&talk);
-    /* Of this one no broker has heard. */
-    wait_for("b", HOLDFAST_FOREVER);
-    (void)holdfast_submit_cancel(talk.h, 4, &request);
-    ck_assert_str_eq(talk_sent(&talk), "");
-    talk_pass(&talk, 0);
-    ck_assert_str_eq(talk_told(&talk),
-        "ERR 4 CANCELLED fence=0 until=0 :the wait was cancelled\n"
-        "OK 5  fence=0 until=0 :\n");
-    resume(2);
-    ck_assert_str_eq(talk_sent(&talk), "2 LOCK a\n3 CANCEL 2\n");
-}
-
-END_TEST
-
-START_TEST(cancel_calls_off_no_unlock)
-{
-    uint64_t unlock;
-    uint64_t request;
-
-    begin();
-    hold("a", 2, 5);
-    crash();
-    (void)talk_told(&talk);
-    (void)holdfast_submit_unlock(talk.h, "a", NULL, 5, &unlock);
-    (void)holdfast_submit_cancel(talk.h, unlock, &request);
-    talk_pass(&talk, 0);
-    ck_assert_str_eq(talk_told(&talk), "");
-    resume(2);
-    ck_assert_str_eq(talk_sent(&talk), "6 CLAIM a fence=5 count=1\n");
-    talk_say(&talk, "6 OK fence=5 ttl_ms=9000 count=1\n");
-    ck_assert_str_eq(talk_sent(&talk), "3 UNLOCK a fence=5\n4 CANCEL 3\n");
-}
-
-END_TEST
-
-START_TEST(generation_grows_with_each_connection)
-{
-    begin();
-    hold("a", 2, 5);
-    int first = served;
-    crash();
-    listen_at(first);
-    reconnected();
-    talk_say(&talk, GREETING(OTHER));
-    ck_assert_ptr_nonnull(strstr(talk_sent(&talk), "gen=2\n"));
-    /* It ends before it has answered. */
-    (void)close(talk.broker);
-    talk.broker = -1;
-    talk_pass(&talk, 0);
-    resume(3);
-    ck_assert_ptr_nonnull(strstr(talk_sent(&talk), "CLAIM a"));
-    ck_assert_str_eq(talk_told(&talk), AWAY_TOLD);
-}
-
-END_TEST
-
-START_TEST(broker_that_does_not_go_on)
-{
-    begin();
-    hold("a", 2, 5);
-    int first = served;
-    crash();
-    listen_at(first);
-    reconnected();
-    int second = served;
-    talk_say(&talk, GREETING(OTHER));
-    (void)talk_sent(&talk);
-    talk_say(&talk, "3 ERR CONFLICT retry=0 :gen= must be larger\n");
-    resume(3);
-    ck_assert_int_ne(served, second);
-}
-
-END_TEST
-
-START_TEST(brokers_that_do_not_greet)
-{
-    begin();
-    hold("a", 2, 5);
-    int first = served;
-    crash();
-    listen_at(first);
-    reconnected();
-    int second = served;
-    talk_say(&talk, "* BYE drain\n");
-    (void)close(talk.broker);
-    talk.broker = -1;
-    talk_pass(&talk, 0);
-    reconnected();
-    ck_assert_int_ne(served, second);
-    /* And one that says nothing is left in time. */
-    talk_pass(&talk, CLIENT_CONNECT_MS);
-    resume(2);
-    ck_assert_str_eq(talk_told(&talk), AWAY_TOLD);
 }
 
 END_TEST
@@ -689,70 +357,8 @@ START_TEST(pauses_grow_to_two_seconds)
     }
     ck_assert_uint_gt(longest, CLIENT_PAUSE_MAX_MS / 2);
     ck_assert_uint_gt(last, 0);
-    /* Who waits without an end is not given up. */
+    /* A wait without end keeps the session. */
     ck_assert_str_eq(talk_told(&talk), AWAY_TOLD);
-}
-
-END_TEST
-
-START_TEST(given_up_when_nobody_would_miss_it)
-{
-    begin();
-    hold("a", 2, 5);
-    wait_for("b", 40000);
-    crash();
-    shut(0);
-    shut(1);
-    while (talk.now_ms < START + 39000)
-        talk_pass(&talk, 500);
-    ck_assert_str_eq(
-        talk_told(&talk), AWAY_TOLD "DEADLINE 2 a fence=5 until=1009000 :\n");
-    while (talk.now_ms < START + 43000)
-        talk_pass(&talk, 500);
-    ck_assert_str_eq(talk_told(&talk),
-        "CLOSED 0  fence=0 until=0 :the broker closed the connection\n");
-}
-
-END_TEST
-
-START_TEST(overdue_hold_is_given_back_at_last)
-{
-    begin();
-    hold("a", 2, 5);
-    crash();
-    talk.now_ms += 9000;
-    talk_pass(&talk, 0);
-    ck_assert_str_eq(
-        talk_told(&talk), AWAY_TOLD "DEADLINE 2 a fence=5 until=1009000 :\n");
-    resume(2);
-    /* No believer is waited for. */
-    ck_assert_str_eq(talk_told(&talk), BACK_TOLD);
-    ck_assert_str_eq(talk_sent(&talk), "4 CLAIM a fence=5 count=1\n");
-    talk_say(&talk, "4 OK fence=5 ttl_ms=9000 count=1\n");
-    ck_assert_uint_eq(deadline("a", 5), 0);
-    ck_assert_str_eq(talk_sent(&talk), "5 UNLOCK a fence=5\n");
-    talk_say(&talk, "5 OK count=0\n");
-    ck_assert_str_eq(talk_told(&talk), "");
-    ck_assert_ptr_null(talk.h->holds);
-}
-
-END_TEST
-
-START_TEST(drain_moves_before_the_broker_closes)
-{
-    begin();
-    hold("a", 2, 5);
-    wait_for("b", HOLDFAST_FOREVER);
-    int first = served;
-    talk_say(&talk, "* DRAIN grace_ms=4000\n3 ERR DRAINING retry=1 :going\n");
-    /* Soon, since a lock is asked for. */
-    talk_pass(&talk, CLIENT_MOVE_SOON_MS);
-    ck_assert_str_eq(talk_told(&talk),
-        "DRAIN 0  fence=0 until=0 :\n"
-        "AWAY 0  fence=0 until=0 :the broker drains\n");
-    resume(2);
-    ck_assert_int_ne(served, first);
-    ck_assert_str_eq(talk_sent(&talk), "5 CLAIM a fence=5 count=1\n3 LOCK b\n");
 }
 
 END_TEST
@@ -766,7 +372,7 @@ START_TEST(drain_is_spread_over_a_part_of_the_grace)
     for (int i = 0; i < 50; i++) {
         begin();
         talk_say(&talk, "* DRAIN grace_ms=4000\n");
-        /* It may have gone at once. */
+        /* The client may move at once. */
         uint64_t wait = talk.h->link == LINK_OPEN
                             ? (uint64_t)holdfast_timeout_ms(talk.h)
                             : 0;
@@ -775,7 +381,7 @@ START_TEST(drain_is_spread_over_a_part_of_the_grace)
         talk_fini(&talk);
         talk.broker = -1;
         while (taken()) {
-            /* what had gone at once */
+            /* the client moved at once */
         }
         talk_close_broker();
     }
@@ -787,7 +393,7 @@ START_TEST(drain_is_spread_over_a_part_of_the_grace)
     talk_say(&talk, "* DRAIN grace_ms=100000\n");
     ck_assert_int_eq(talk.h->link, LINK_OPEN);
     ck_assert_uint_le(talk.h->move_ms, talk.now_ms + CLIENT_MOVE_MAX_MS);
-    /* What is asked for from now on waits for the other broker. */
+    /* A new LOCK waits for the other broker. */
     (void)holdfast_submit_lock(talk.h, "a", NULL, &request);
     ck_assert_uint_le(talk.h->move_ms, talk.now_ms + CLIENT_MOVE_SOON_MS);
     ck_assert_str_eq(talk_sent(&talk), "");
@@ -808,70 +414,6 @@ START_TEST(drain_does_not_move_to_the_same_address)
     talk_pass(&talk, 1000);
     ck_assert(taken());
     ck_assert_int_ne(served, first);
-}
-
-END_TEST
-
-START_TEST(drain_without_another_address)
-{
-    begin_with(paths[0], KEEP);
-    hold("a", 2, 5);
-    talk_say(&talk, "* DRAIN grace_ms=4000\n");
-    talk_pass(&talk, 3000);
-    /* It renews as long as it is there. */
-    ck_assert_str_eq(talk_sent(&talk), "3 PING\n");
-    /* A lock has to wait for the next one. */
-    wait_for("b", HOLDFAST_FOREVER);
-    ck_assert_str_eq(talk_sent(&talk), "");
-    talk_say(&talk, "3 OK ttl_ms=9000\n* BYE drain\n");
-    ck_assert_str_eq(talk_told(&talk), "DRAIN 0  fence=0 until=0 :\n");
-    (void)close(talk.broker);
-    talk.broker = -1;
-    talk_pass(&talk, 0);
-    ck_assert_str_eq(talk_told(&talk),
-        "AWAY 0  fence=0 until=0 :the broker said BYE drain\n");
-    resume(2);
-    ck_assert_str_eq(talk_sent(&talk), "6 CLAIM a fence=5 count=1\n4 LOCK b\n");
-}
-
-END_TEST
-
-START_TEST(killed_is_the_end)
-{
-    begin();
-    hold("a", 2, 5);
-    talk_say(&talk, "* BYE killed\n");
-    crash();
-    ck_assert_str_eq(talk_told(&talk),
-        "BYE 0 killed fence=0 until=0 :\n"
-        "CLOSED 0  fence=0 until=0 :the broker said BYE killed\n");
-    ck_assert_uint_eq(deadline("a", 5), 0);
-}
-
-END_TEST
-
-START_TEST(quit_is_the_end)
-{
-    uint64_t request;
-
-    begin();
-    (void)holdfast_submit(talk.h, "quit", &request);
-    ck_assert_str_eq(talk_sent(&talk), "2 quit\n");
-    crash();
-    ck_assert_str_eq(talk_told(&talk),
-        "CLOSED 0  fence=0 until=0 :the broker closed the connection\n");
-}
-
-END_TEST
-
-START_TEST(nonsense_is_the_end)
-{
-    begin();
-    hold("a", 2, 5);
-    /* It might have been a LOST. */
-    talk_say(&talk, "* LOST %zz\n");
-    ck_assert_str_eq(talk_told(&talk),
-        "CLOSED 0  fence=0 until=0 :a line of the broker is malformed\n");
 }
 
 END_TEST
@@ -935,23 +477,6 @@ START_TEST(broker_that_keeps_nothing)
 
 END_TEST
 
-START_TEST(silent_broker_is_left_in_time)
-{
-    begin();
-    hold("a", 2, 5);
-    talk_pass(&talk, 3000);
-    ck_assert_str_eq(talk_sent(&talk), "3 PING\n");
-    talk_pass(&talk, 2249);
-    ck_assert_str_eq(talk_told(&talk), "");
-    talk_pass(&talk, 1);
-    ck_assert_str_eq(
-        talk_told(&talk), "AWAY 0  fence=0 until=0 :the broker is silent\n");
-    resume(2);
-    ck_assert_str_eq(talk_sent(&talk), "5 CLAIM a fence=5 count=1\n");
-}
-
-END_TEST
-
 START_TEST(requests_wait_for_a_broker_that_greets)
 {
     const struct holdfast_options options = {.address = address};
@@ -971,7 +496,7 @@ START_TEST(requests_wait_for_a_broker_that_greets)
     talk_say(&talk, GREETING(SESSION));
     ck_assert_str_eq(talk_sent(&talk), "1 LOCK a\n");
     ck_assert_str_eq(talk_told(&talk), "HELLO 0  fence=0 until=0 :\n");
-    /* Not kept: its end is the end. */
+    /* The session is not kept, so it ends with the connection. */
     crash();
     ck_assert_str_eq(talk_told(&talk),
         "CLOSED 0  fence=0 until=0 :the broker closed the connection\n");
@@ -1022,7 +547,7 @@ START_TEST(options_of_a_session)
     options.name = NULL;
     options.keep_ms = HOLDFAST_KEEP_MAX_MS + 1;
     ck_assert_int_eq(holdfast_create_with(&options, &h), HOLDFAST_BAD_ARGUMENT);
-    /* The broker would refuse it, and all else that HELLO asks for with it. */
+    /* The broker would refuse the whole HELLO. */
     options.keep_ms = 1000;
     options.heartbeat_ms = HOLDFAST_HEARTBEAT_MIN_MS - 1;
     ck_assert_int_eq(holdfast_create_with(&options, &h), HOLDFAST_BAD_ARGUMENT);
@@ -1038,115 +563,6 @@ START_TEST(options_of_a_session)
 END_TEST
 
 /* --- users ---------------------------------------------------------------- */
-
-static void
-begin_as(const char *where, uint64_t keep_ms)
-{
-    const struct holdfast_options options = {.address = where,
-        .keep_ms = keep_ms,
-        .user = "till 3",
-        .secret = "s%cret"};
-
-    talk_init_at(&talk, &options);
-    ck_assert(taken());
-    talk_say(&talk, GREETING(SESSION));
-    (void)talk_told(&talk);
-}
-
-/* What is asked for before the broker has taken the user waits for that. */
-START_TEST(user_comes_first)
-{
-    uint64_t request;
-
-    begin_as(paths[0], 0);
-    ck_assert_int_eq(holdfast_submit_lock(talk.h, "a", NULL, &request), 0);
-    talk_pass(&talk, 100);
-    ck_assert_str_eq(talk_sent(&talk), "1 AUTH till%203 s%25cret\n");
-    talk_say(&talk, "1 OK\n");
-    ck_assert_str_eq(talk_sent(&talk), "2 LOCK a\n");
-    ck_assert_str_eq(talk_told(&talk), "");
-    ck_assert(!holdfast_is_refused(talk.h));
-}
-
-END_TEST
-
-START_TEST(user_that_is_refused)
-{
-    uint64_t request;
-
-    begin_as(paths[0], KEEP);
-    ck_assert_str_eq(
-        talk_sent(&talk), "1 AUTH till%203 s%25cret\n2 HELLO keep=30000\n");
-    ck_assert_int_eq(holdfast_submit_lock(talk.h, "a", NULL, &request), 0);
-    talk_say(&talk, "2 OK session=" SESSION " proto=1 keep_ms=30000\n"
-                    "1 ERR AUTH retry=0 :no such user, or another secret\n");
-    ck_assert_str_eq(talk_sent(&talk), "");
-    ck_assert_str_eq(talk_told(&talk),
-        "CLOSED 0  fence=0 until=0 :the broker refuses the user till 3: "
-        "AUTH\n");
-    ck_assert(holdfast_is_refused(talk.h));
-    talk_pass(&talk, 60000);
-    ck_assert(!taken());
-}
-
-END_TEST
-
-/* At each broker, before the session is gone on with. */
-START_TEST(user_moves_with_the_session)
-{
-    begin_as(address, KEEP);
-    (void)talk_sent(&talk);
-    talk_say(&talk, "1 OK\n2 OK session=" SESSION " proto=1 keep_ms=30000\n");
-    hold("a", 3, 7);
-    crash();
-    reconnected();
-    talk_say(&talk, GREETING(OTHER));
-    ck_assert_str_eq(talk_sent(&talk),
-        "4 AUTH till%203 s%25cret\n"
-        "5 HELLO keep=30000 resume=" SESSION " gen=2\n");
-    talk_say(
-        &talk, "4 OK\n5 OK session=" SESSION " proto=1 keep_ms=30000 gen=2\n");
-    ck_assert_str_eq(talk_sent(&talk), "6 CLAIM a fence=7 count=1\n");
-}
-
-END_TEST
-
-/* One that does not know the user is left for another; the hold stands. */
-START_TEST(user_that_another_broker_refuses)
-{
-    begin_as(address, KEEP);
-    (void)talk_sent(&talk);
-    talk_say(&talk, "1 OK\n2 OK session=" SESSION " proto=1 keep_ms=30000\n");
-    hold("a", 3, 7);
-    talk_close_broker();
-    talk_pass(&talk, 0);
-    reconnected();
-    talk_say(&talk, GREETING(OTHER));
-    (void)talk_sent(&talk);
-    talk_say(&talk, "5 ERR AUTH retry=0 :who\n");
-    ck_assert(!holdfast_is_refused(talk.h));
-    ck_assert_uint_ne(deadline("a", 7), 0);
-    reconnected();
-    talk_say(&talk, GREETING(OTHER));
-    ck_assert_str_eq(talk_sent(&talk),
-        "6 AUTH till%203 s%25cret\n"
-        "7 HELLO keep=30000 resume=" SESSION " gen=3\n");
-}
-
-END_TEST
-
-START_TEST(user_that_is_no_more)
-{
-    begin_as(address, KEEP);
-    talk_say(&talk, "1 OK\n2 OK session=" SESSION " proto=1 keep_ms=30000\n"
-                    "* BYE auth\n");
-    (void)talk_told(&talk);
-    talk_close_broker();
-    talk_pass(&talk, 0);
-    ck_assert_str_eq(holdfast_reason(talk.h), "the broker said BYE auth");
-}
-
-END_TEST
 
 START_TEST(users_that_cannot_be)
 {
@@ -1206,59 +622,13 @@ START_TEST(several_names)
     ck_assert_uint_eq(holdfast_event_fences(&event, fences, 3), 3);
     ck_assert_uint_eq(fences[2], 9);
     ck_assert_uint_eq(holdfast_event_fences(&event, fences, 0), 3);
-    ck_assert_uint_eq(deadline("b", 7), START + 9000);
-    ck_assert_uint_eq(deadline("a", 8), START + 9000);
-    ck_assert_uint_eq(deadline("c", 9), START + 9000);
+    ck_assert_uint_eq(deadline("b", 7), TALK_START + 9000);
+    ck_assert_uint_eq(deadline("a", 8), TALK_START + 9000);
+    ck_assert_uint_eq(deadline("c", 9), TALK_START + 9000);
     talk_say(&talk, "* LOST a fence=8 reason=broken\n");
     ck_assert_str_eq(talk_told(&talk), "LOST 2 a fence=8 until=0 :\n");
     ck_assert_uint_eq(deadline("a", 8), 0);
-    ck_assert_uint_eq(deadline("c", 9), START + 9000);
-}
-
-END_TEST
-
-START_TEST(several_names_are_put_again_and_claimed_each)
-{
-    uint64_t request;
-
-    begin();
-    hold("a", 2, 8);
-    (void)holdfast_submit_lock_all(talk.h, three, 3, NULL, &request);
-    (void)talk_sent(&talk);
-    crash();
-    resume(2);
-    ck_assert_str_eq(talk_sent(&talk), "5 CLAIM a fence=8 count=1\n");
-    talk_say(&talk, "5 OK fence=8 ttl_ms=9000 count=1\n");
-    ck_assert_str_eq(talk_sent(&talk), "3 LOCK b a c\n");
-    (void)talk_told(&talk);
-    talk_say(&talk, "3 OK fence=7,8,9 ttl_ms=9000 count=2\n");
-    ck_assert_str_eq(talk_sent(&talk), "6 CLAIM c fence=9 count=1\n"
-                                       "7 CLAIM b fence=7 count=1\n"
-                                       "8 CLAIM a fence=8 count=2\n");
-    talk_say(&talk, "6 OK fence=9 ttl_ms=9000 count=1\n"
-                    "8 OK fence=8 ttl_ms=9000 count=2\n");
-    ck_assert_str_eq(talk_told(&talk), "");
-    talk_say(&talk, "7 OK fence=7 ttl_ms=9000 count=1\n");
-    ck_assert_ptr_nonnull(strstr(talk_told(&talk), "OK 3  fence=7"));
-}
-
-END_TEST
-
-START_TEST(old_grant_of_several_names_is_confirmed_first)
-{
-    uint64_t request;
-
-    begin();
-    (void)holdfast_submit_lock_all(talk.h, three, 3, NULL, &request);
-    (void)talk_sent(&talk);
-    talk.now_ms += 9500;
-    talk_say(&talk, "2 OK fence=7,8,9 ttl_ms=9000 count=1\n"
-                    "* LOST a fence=8 reason=expired\n");
-    ck_assert_str_eq(talk_told(&talk),
-        "OK 2  fence=7 until=1009000 :\n"
-        "LOST 2 a fence=8 until=0 :\n"
-        "DEADLINE 2 c fence=9 until=1009000 :\n"
-        "DEADLINE 2 b fence=7 until=1009000 :\n");
+    ck_assert_uint_eq(deadline("c", 9), TALK_START + 9000);
 }
 
 END_TEST
@@ -1315,122 +685,322 @@ START_TEST(kinds_of_lock_as_they_are_written)
 
 END_TEST
 
-/* --- watches -------------------------------------------------------------- */
-
-START_TEST(watches_go_on)
+static void
+begin_as(const char *where, uint64_t keep_ms)
 {
-    uint64_t request;
+    const struct holdfast_options options = {.address = where,
+        .keep_ms = keep_ms,
+        .user = "till 3",
+        .secret = "s%cret"};
 
-    begin();
-    (void)holdfast_submit_watch(talk.h, "a", &request);
-    ck_assert_str_eq(talk_sent(&talk), "2 WATCH a\n");
-    talk_say(&talk, "2 OK\n* HELD a fence=5 name=x\n");
-    ck_assert_str_eq(talk_told(&talk), "OK 2  fence=0 until=0 :\n"
-                                       "HELD 0 a fence=5 until=0 :\n");
-    crash();
+    talk_init_at(&talk, &options);
+    ck_assert(taken());
+    talk_say(&talk, GREETING(SESSION));
     (void)talk_told(&talk);
-    resume(2);
-    ck_assert_str_eq(talk_sent(&talk), "4 WATCH a\n");
-    talk_say(&talk, "4 OK\n* HELD a fence=5 name=x\n");
-    /* That was told before. */
-    ck_assert_str_eq(talk_told(&talk), BACK_TOLD);
-    talk_say(&talk, "* FREE a\n");
-    ck_assert_str_eq(talk_told(&talk), "FREE 0 a fence=0 until=0 :\n");
 }
 
-END_TEST
-
-START_TEST(who_watches_does_not_give_up)
+static bool
+check_step(char **word)
 {
-    uint64_t request;
+    const char *verb = word[0];
 
-    begin();
-    (void)holdfast_submit_watch(talk.h, "a", &request);
-    (void)talk_sent(&talk);
-    talk_say(&talk, "2 OK\n");
-    (void)talk_told(&talk);
-    crash();
-    shut(0);
-    shut(1);
-    for (int i = 0; i < 200; i++)
-        talk_pass(&talk, 500);
-    ck_assert_str_eq(talk_told(&talk), AWAY_TOLD);
-    listen_at(0);
-    resume(2);
-    ck_assert_ptr_nonnull(strstr(talk_sent(&talk), " WATCH a\n"));
+    if (strcmp(verb, "at") == 0)
+        ck_assert((served == marked) == (strcmp(word[1], "marked") == 0));
+    else if (strcmp(verb, "untaken") == 0)
+        ck_assert(!taken());
+    else if (strcmp(verb, "away") == 0)
+        ck_assert_int_eq(holdfast_fd(talk.h), -1);
+    else if (strcmp(verb, "refused") == 0)
+        ck_assert(holdfast_is_refused(talk.h) == (word[1][0] == 'y'));
+    else if (strcmp(verb, "holds") == 0)
+        ck_assert_ptr_null(talk.h->holds);
+    else if (strcmp(verb, "watched") == 0)
+        ck_assert_ptr_nonnull(holdfast_watched_find(talk.h, word[1]));
+    else if (strcmp(verb, "unwatched") == 0)
+        ck_assert_ptr_null(holdfast_watched_find(talk.h, word[1]));
+    else
+        return false;
+    return true;
 }
 
-END_TEST
-
-START_TEST(watch_that_the_next_broker_refuses)
+/*
+ * More steps:
+ *
+ * - `begin [KEEP] [one]`, `begin_as KEEP [one]`: a session at both addresses or
+ *   at one; with a user.
+ * - `hold NAME REQUEST FENCE`: a granted LOCK.
+ * - `crash`, `close`, `shut N`, `listen N`, `listen marked`: the end of a
+ *   broker or of a connection, and a new start.
+ * - `reconnect`, `greet`, `resume GENERATION`: at the next broker.
+ * - `mark`, `at other`, `at marked`: remembers a broker, and compares.
+ * - `untaken`, `away`, `refused yes`, `holds none`, `watched NAME`
+ */
+static bool
+move_step(char **word)
 {
-    uint64_t request;
+    const char *verb = word[0];
+    uint64_t n = word[1] != NULL ? strtoull(word[1], NULL, 10) : 0;
+    const char *where = word[1] != NULL && word[2] != NULL ? paths[0] : address;
 
-    begin();
-    (void)holdfast_submit_watch(talk.h, "a", &request);
-    (void)talk_sent(&talk);
-    talk_say(&talk, "2 OK\n* FREE a\n");
-    crash();
-    resume(2);
-    (void)talk_told(&talk);
-    ck_assert_str_eq(talk_sent(&talk), "4 WATCH a\n");
-    talk_say(&talk, "4 ERR UNAVAILABLE retry=1 :no Redis\n");
-    talk_pass(&talk, 3000);
-    ck_assert_str_eq(talk_sent(&talk), "5 WATCH a\n");
-    talk_say(&talk, "5 OK\n* HELD a fence=6\n");
-    ck_assert_str_eq(talk_told(&talk), "HELD 0 a fence=6 until=0 :\n");
+    if (strcmp(verb, "begin") == 0) {
+        begin_with(where, word[1] != NULL ? n : KEEP);
+        marked = served;
+    } else if (strcmp(verb, "begin_as") == 0) {
+        begin_as(where, n);
+    } else if (strcmp(verb, "hold") == 0) {
+        hold(word[1], (unsigned)strtoul(word[2], NULL, 10),
+            (unsigned)strtoul(word[3], NULL, 10));
+    } else if (strcmp(verb, "crash") == 0) {
+        crash();
+    } else if (strcmp(verb, "close") == 0) {
+        talk_close_broker();
+    } else if (strcmp(verb, "shut") == 0) {
+        shut((int)n);
+    } else if (strcmp(verb, "listen") == 0) {
+        listen_at(strcmp(word[1], "marked") == 0 ? marked : (int)n);
+    } else if (strcmp(verb, "reconnect") == 0) {
+        reconnected();
+    } else if (strcmp(verb, "greet") == 0) {
+        talk_say(&talk, GREETING(OTHER));
+    } else if (strcmp(verb, "resume") == 0) {
+        resume((unsigned)n);
+    } else if (strcmp(verb, "mark") == 0) {
+        marked = served;
+    } else {
+        return check_step(word);
+    }
+    return true;
 }
 
-END_TEST
+static const struct talk_script scripts[] = {
+    {"greeting_and_resumption_are_no_answers",
+        "begin | hold a 2 5 | crash | resume 2 | until a 5 9000\n"
+        "clock 8500 | +0 | =~ DEADLINE 2 a fence=5\n"},
+    {"belief_ends_with_what_the_broker_keeps",
+        "begin 2000 | hold a 2 5 | until a 5 9000\n"
+        /* A short keep_ms needs frequent questions. */
+        "timeout 666 | +666 | > 3 PING | < 3 OK ttl_ms=9000 | +100 | crash\n"
+        /* The broker may have seen the end right after its last answer. */
+        "until a 5 2666\n"},
+    {"lost_while_away",
+        "begin | hold a 2 5 | hold b% 3 6 | crash | =* | resume 2\n"
+        "> 5 CLAIM b%25 fence=6 count=1 | > 6 CLAIM a fence=5 count=1\n"
+        "< 5 ERR LOST retry=0 :gone | = LOST 3 b% fence=6 until=0 :\n"
+        "until b% 6 0 | < 6 OK fence=5 ttl_ms=9000 count=1\n"
+        "= BACK 0  fence=0 until=0 : | until a 5 some\n"},
+    {"claim_in_doubt_is_put_again",
+        "begin | hold a 2 5 | crash | =* | resume 2 | >*\n"
+        "< 4 ERR UNAVAILABLE retry=1 :no Redis | > | +300\n"
+        "> 5 CLAIM a fence=5 count=1 | < 5 ERR INDOUBT retry=1 :no answer\n"
+        "+300 | > 6 CLAIM a fence=5 count=1 | = | until a 5 9000\n"
+        "< 6 OK fence=5 ttl_ms=9000 count=1 | = BACK 0  fence=0 until=0 :\n"},
+    {"claim_of_a_broker_that_drains",
+        "begin | hold a 2 5 | crash | =* | resume 2 | >* | listen marked\n"
+        "< 4 ERR DRAINING retry=1 :going | resume 3 | at marked\n"
+        "> 6 CLAIM a fence=5 count=1\n"},
+    {"count_of_reentries_is_claimed",
+        "begin | hold a 2 5 | lock a | < 3 OK fence=5 ttl_ms=9000 count=2\n"
+        "=*\n"
+        /* The broker may have counted this LOCK or not. */
+        "lock a | >* | crash | resume 2\n"
+        /* The LOCK must follow the CLAIM, which would undo it. */
+        "> 6 CLAIM a fence=5 count=2 | =*\n"
+        "< 6 OK fence=5 ttl_ms=9000 count=2 | > 4 LOCK a\n"
+        "< 4 OK fence=5 ttl_ms=9000 count=3 | > 7 CLAIM a fence=5 count=3\n"
+        "= BACK 0  fence=0 until=0 : | < 7 OK fence=5 ttl_ms=9000 count=3\n"
+        "=~ OK 4  fence=5\n"},
+    {"unlock_without_an_answer_is_put_again",
+        "begin | hold a 2 5 | unlock a 5 | >* | crash\n"
+        "= AWAY 0  fence=0 until=0 :the broker closed the connection\n"
+        "until a 5 0 | resume 2 | > 5 CLAIM a fence=5 count=1\n"
+        "< 5 OK fence=5 ttl_ms=9000 count=1 | > 3 UNLOCK a fence=5\n"
+        "< 3 OK count=0 | = BACK 0  fence=0 until=0 :\n"
+        "= OK 3  fence=0 until=0 :\n"},
+    {"unlock_that_was_carried_out",
+        "begin | hold a 2 5 | unlock a 5 | >* | crash | resume 2 | =*\n"
+        "< 5 ERR LOST retry=0 :gone | = OK 3  fence=0 until=0 :\n"
+        "> 5 CLAIM a fence=5 count=1\n"},
+    {"unlock_while_away",
+        "begin | hold a 2 5 | hold b 3 6 | crash | unlock a 5 | until a 5 0\n"
+        "unlock b 6\n"
+        "= AWAY 0  fence=0 until=0 :the broker closed the connection\n"
+        "resume 2 | > 7 CLAIM b fence=6 count=1\n"
+        "> 8 CLAIM a fence=5 count=1 | = BACK 0  fence=0 until=0 :\n"
+        "< 7 OK fence=6 ttl_ms=9000 count=1 | > 5 UNLOCK b fence=6\n"
+        /* The UNLOCK was not sent before the loss. */
+        "< 8 ERR LOST retry=0 :gone\n"
+        "= ERR 4 LOST fence=0 until=0 :the hold was yours and has ended\n"},
+    {"order_on_one_lock_stays",
+        "begin | lock a | >* | unlock a 0 | lock b | >* | crash | resume 2\n"
+        /* If the LOCK was granted before, the CLAIM comes first. */
+        "> 2 LOCK a | > 4 LOCK b | < 2 OK fence=5 ttl_ms=9000 count=2\n"
+        "> 6 CLAIM a fence=5 count=1 | < 6 OK fence=5 ttl_ms=9000 count=1\n"
+        "> 3 UNLOCK a\n"},
+    {"other_requests_are_in_doubt",
+        "begin | submit HELP | >* | crash | submit STATS\n"
+        "= ERR 2 INDOUBT fence=0 until=0 :the connection ended before the "
+        "answer\n"
+        "= AWAY 0  fence=0 until=0 :the broker closed the connection\n"
+        "resume 2 | > 3 STATS\n"},
+    {"cancel_goes_with_its_lock",
+        "begin | lock a | >* | cancel 2 | >* | crash | =*\n"
+        /* This LOCK was sent to no broker. */
+        "lock b | >* | cancel 4 | > | +0\n"
+        "= ERR 4 CANCELLED fence=0 until=0 :the wait was cancelled\n"
+        "= OK 5  fence=0 until=0 : | resume 2 | > 2 LOCK a | > 3 CANCEL 2\n"},
+    {"cancel_calls_off_no_unlock",
+        "begin | hold a 2 5 | crash | =* | unlock a 5 | cancel 3 | +0 | =\n"
+        "resume 2 | > 6 CLAIM a fence=5 count=1\n"
+        "< 6 OK fence=5 ttl_ms=9000 count=1 | > 3 UNLOCK a fence=5\n"
+        "> 4 CANCEL 3\n"},
+    {"generation_grows_with_each_connection",
+        "begin | hold a 2 5 | crash | listen marked | reconnect | greet\n"
+        ">~ gen=2\n"
+        /* The connection ends before the answer. */
+        "close | +0 | resume 3 | >~ CLAIM a\n"
+        "= AWAY 0  fence=0 until=0 :the broker closed the connection\n"},
+    {"broker_that_does_not_go_on",
+        "begin | hold a 2 5 | crash | listen marked | reconnect | mark\n"
+        "greet | >* | < 3 ERR CONFLICT retry=0 :gen= must be larger\n"
+        "resume 3 | at other\n"},
+    {"brokers_that_do_not_greet",
+        "begin | hold a 2 5 | crash | listen marked | reconnect | mark\n"
+        "< * BYE drain | close | +0 | reconnect | at other\n"
+        /* The client leaves a silent broker in time. */
+        "+3000 | resume 2\n"
+        "= AWAY 0  fence=0 until=0 :the broker closed the connection\n"},
+    {"given_up_when_nobody_would_miss_it",
+        "begin | hold a 2 5 | lock b wait=40000 | >* | crash | shut 0\n"
+        "shut 1 | pass 39000\n"
+        "= AWAY 0  fence=0 until=0 :the broker closed the connection\n"
+        "= DEADLINE 2 a fence=5 until=1009000 : | pass 43000\n"
+        "= CLOSED 0  fence=0 until=0 :the broker closed the connection\n"},
+    {"overdue_hold_is_given_back_at_last",
+        "begin | hold a 2 5 | crash | @9000 | +0\n"
+        "= AWAY 0  fence=0 until=0 :the broker closed the connection\n"
+        "= DEADLINE 2 a fence=5 until=1009000 : | resume 2\n"
+        /* BACK does not wait for a hold that is given up. */
+        "= BACK 0  fence=0 until=0 : | > 4 CLAIM a fence=5 count=1\n"
+        "< 4 OK fence=5 ttl_ms=9000 count=1 | until a 5 0\n"
+        "> 5 UNLOCK a fence=5 | < 5 OK count=0 | = | holds none\n"},
+    {"drain_moves_before_the_broker_closes",
+        "begin | hold a 2 5 | lock b | >* | < * DRAIN grace_ms=4000\n"
+        "< 3 ERR DRAINING retry=1 :going\n"
+        /* The move is soon, since a LOCK waits. */
+        "+200 | = DRAIN 0  fence=0 until=0 :\n"
+        "= AWAY 0  fence=0 until=0 :the broker drains | resume 2 | at other\n"
+        "> 5 CLAIM a fence=5 count=1 | > 3 LOCK b\n"},
+    {"drain_without_another_address",
+        "begin 30000 one | hold a 2 5 | < * DRAIN grace_ms=4000 | +3000\n"
+        /* The broker renews until it stops. */
+        "> 3 PING\n"
+        /* A LOCK waits for the next broker. */
+        "lock b | >* | > | < 3 OK ttl_ms=9000 | < * BYE drain\n"
+        "= DRAIN 0  fence=0 until=0 : | close | +0\n"
+        "= AWAY 0  fence=0 until=0 :the broker said BYE drain | resume 2\n"
+        "> 6 CLAIM a fence=5 count=1 | > 4 LOCK b\n"},
+    {"killed_is_the_end",
+        "begin | hold a 2 5 | < * BYE killed | crash\n"
+        "= BYE 0 killed fence=0 until=0 :\n"
+        "= CLOSED 0  fence=0 until=0 :the broker said BYE killed\n"
+        "until a 5 0\n"},
+    {"quit_is_the_end",
+        "begin | submit quit | > 2 quit | crash\n"
+        "= CLOSED 0  fence=0 until=0 :the broker closed the connection\n"},
+    {"nonsense_is_the_end",
+        "begin | hold a 2 5\n"
+        /* The line may be a LOST. */
+        "< * LOST %zz\n"
+        "= CLOSED 0  fence=0 until=0 :a line of the broker is malformed\n"},
+    {"silent_broker_is_left_in_time",
+        "begin | hold a 2 5 | +3000 | > 3 PING | +2249 | = | +1\n"
+        "= AWAY 0  fence=0 until=0 :the broker is silent | resume 2\n"
+        "> 5 CLAIM a fence=5 count=1\n"},
+    {"user_comes_first",
+        /* Requests wait for the OK to AUTH. */
+        "begin_as 0 one | lock a | +100 | > 1 AUTH till%203 s%25cret\n"
+        "< 1 OK | > 2 LOCK a | = | refused no\n"},
+    {"user_that_is_refused",
+        "begin_as 30000 one | > 1 AUTH till%203 s%25cret\n"
+        "> 2 HELLO keep=30000 | lock a\n"
+        "< 2 OK session=0123456789abcdef0123456789abcdef proto=1 "
+        "keep_ms=30000\n"
+        "< 1 ERR AUTH retry=0 :no such user, or another secret | >\n"
+        "= CLOSED 0  fence=0 until=0 :the broker refuses the user till 3: "
+        "AUTH\n"
+        "refused yes | +60000 | untaken\n"},
+    {"user_moves_with_the_session",
+        /* AUTH comes before HELLO at each broker. */
+        "begin_as 30000 | >* | < 1 OK\n"
+        "< 2 OK session=0123456789abcdef0123456789abcdef proto=1 "
+        "keep_ms=30000\n"
+        "hold a 3 7 | crash | reconnect | greet\n"
+        "> 4 AUTH till%203 s%25cret\n"
+        "> 5 HELLO keep=30000 resume=0123456789abcdef0123456789abcdef gen=2\n"
+        "< 4 OK\n"
+        "< 5 OK session=0123456789abcdef0123456789abcdef proto=1 keep_ms=30000 "
+        "gen=2\n"
+        "> 6 CLAIM a fence=7 count=1\n"},
+    {"user_that_another_broker_refuses",
+        /* The client tries the next broker, and the hold stands. */
+        "begin_as 30000 | >* | < 1 OK\n"
+        "< 2 OK session=0123456789abcdef0123456789abcdef proto=1 "
+        "keep_ms=30000\n"
+        "hold a 3 7 | close | +0 | reconnect | greet | >*\n"
+        "< 5 ERR AUTH retry=0 :who | refused no | until a 7 some\n"
+        "reconnect | greet | > 6 AUTH till%203 s%25cret\n"
+        "> 7 HELLO keep=30000 resume=0123456789abcdef0123456789abcdef gen=3\n"},
+    {"user_that_is_no_more",
+        "begin_as 30000 | < 1 OK\n"
+        "< 2 OK session=0123456789abcdef0123456789abcdef proto=1 "
+        "keep_ms=30000\n"
+        "< * BYE auth | =* | close | +0 | reason the broker said BYE auth\n"},
+    {"several_names_are_put_again_and_claimed_each",
+        "begin | hold a 2 8 | lock b,a,c | >* | crash | resume 2\n"
+        "> 5 CLAIM a fence=8 count=1 | < 5 OK fence=8 ttl_ms=9000 count=1\n"
+        "> 3 LOCK b a c | =* | < 3 OK fence=7,8,9 ttl_ms=9000 count=2\n"
+        "> 6 CLAIM c fence=9 count=1 | > 7 CLAIM b fence=7 count=1\n"
+        "> 8 CLAIM a fence=8 count=2 | < 6 OK fence=9 ttl_ms=9000 count=1\n"
+        "< 8 OK fence=8 ttl_ms=9000 count=2 | =\n"
+        "< 7 OK fence=7 ttl_ms=9000 count=1 | =~ OK 3  fence=7\n"},
+    {"old_grant_of_several_names_is_confirmed_first",
+        "begin | lock b,a,c | >* | @9500\n"
+        "< 2 OK fence=7,8,9 ttl_ms=9000 count=1\n"
+        "< * LOST a fence=8 reason=expired\n"
+        "= OK 2  fence=7 until=1009000 : | = LOST 2 a fence=8 until=0 :\n"
+        "= DEADLINE 2 c fence=9 until=1009000 :\n"
+        "= DEADLINE 2 b fence=7 until=1009000 :\n"},
+    {"watches_go_on",
+        "begin | watch a | > 2 WATCH a | < 2 OK | < * HELD a fence=5 name=x\n"
+        "= OK 2  fence=0 until=0 : | = HELD 0 a fence=5 until=0 : | crash\n"
+        "=* | resume 2 | > 4 WATCH a | < 4 OK | < * HELD a fence=5 name=x\n"
+        /* The program has seen this event. */
+        "= BACK 0  fence=0 until=0 : | < * FREE a\n"
+        "= FREE 0 a fence=0 until=0 :\n"},
+    {"who_watches_does_not_give_up",
+        "begin | watch a | >* | < 2 OK | =* | crash | shut 0 | shut 1\n"
+        "pass 100000\n"
+        "= AWAY 0  fence=0 until=0 :the broker closed the connection\n"
+        "listen 0 | resume 2 | >~  WATCH a\n"},
+    {"watch_that_the_next_broker_refuses",
+        "begin | watch a | >* | < 2 OK | < * FREE a | crash | resume 2 | =*\n"
+        "> 4 WATCH a | < 4 ERR UNAVAILABLE retry=1 :no Redis | +3000\n"
+        "> 5 WATCH a | < 5 OK | < * HELD a fence=6\n"
+        "= HELD 0 a fence=6 until=0 :\n"},
+    {"unwatch_follows_a_watch_that_is_put_again",
+        "begin | watch a | watch b | >* | < 3 OK | unwatch a | unwatch b\n"
+        ">* | =* | crash | =* | +0 | resume 2 | > 2 WATCH a | > 4 UNWATCH a\n"
+        "< 2 OK | < 4 OK | unwatched a | unwatched b\n"},
+    {"watch_and_unwatch_while_away",
+        "begin | watch a | watch b | >* | < 2 OK | < 3 OK | unwatch a | >*\n"
+        "crash | unwatch b | watch c | =* | +0 | = OK 5  fence=0 until=0 :\n"
+        "resume 2 | > 6 WATCH c | < 6 OK | watched c | unwatched a\n"
+        "unwatched b\n"},
+};
 
-START_TEST(unwatch_follows_a_watch_that_is_put_again)
+START_TEST(script)
 {
-    uint64_t request;
-
-    begin();
-    (void)holdfast_submit_watch(talk.h, "a", &request);
-    (void)holdfast_submit_watch(talk.h, "b", &request);
-    (void)talk_sent(&talk);
-    talk_say(&talk, "3 OK\n");
-    (void)holdfast_submit_unwatch(talk.h, "a", &request);
-    (void)holdfast_submit_unwatch(talk.h, "b", &request);
-    (void)talk_sent(&talk);
-    (void)talk_told(&talk);
-    crash();
-    (void)talk_told(&talk);
-    talk_pass(&talk, 0);
-    resume(2);
-    ck_assert_str_eq(talk_sent(&talk), "2 WATCH a\n4 UNWATCH a\n");
-    talk_say(&talk, "2 OK\n4 OK\n");
-    ck_assert_ptr_null(holdfast_watched_find(talk.h, "a"));
-    ck_assert_ptr_null(holdfast_watched_find(talk.h, "b"));
-}
-
-END_TEST
-
-START_TEST(watch_and_unwatch_while_away)
-{
-    uint64_t request;
-
-    begin();
-    (void)holdfast_submit_watch(talk.h, "a", &request);
-    (void)holdfast_submit_watch(talk.h, "b", &request);
-    (void)talk_sent(&talk);
-    talk_say(&talk, "2 OK\n3 OK\n");
-    (void)holdfast_submit_unwatch(talk.h, "a", &request);
-    (void)talk_sent(&talk);
-    crash();
-    (void)holdfast_submit_unwatch(talk.h, "b", &request);
-    (void)holdfast_submit_watch(talk.h, "c", &request);
-    (void)talk_told(&talk);
-    talk_pass(&talk, 0);
-    ck_assert_str_eq(talk_told(&talk), "OK 5  fence=0 until=0 :\n");
-    resume(2);
-    ck_assert_str_eq(talk_sent(&talk), "6 WATCH c\n");
-    talk_say(&talk, "6 OK\n");
-    ck_assert_ptr_nonnull(holdfast_watched_find(talk.h, "c"));
-    ck_assert_ptr_null(holdfast_watched_find(talk.h, "a"));
-    ck_assert_ptr_null(holdfast_watched_find(talk.h, "b"));
+    talk_run(&talk, &scripts[_i], move_step);
 }
 
 END_TEST
@@ -1442,69 +1012,35 @@ client_move_suite(void)
     TCase *tcase = tcase_create("sessions");
 
     tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_loop_test(
+        tcase, script, 0, (int)(sizeof(scripts) / sizeof(scripts[0])));
     tcase_add_test(tcase, hold_is_claimed_at_the_other_broker);
     tcase_add_test(tcase, nothing_but_an_answer_moves_the_deadline);
-    tcase_add_test(tcase, greeting_and_resumption_are_no_answers);
-    tcase_add_test(tcase, belief_ends_with_what_the_broker_keeps);
-    tcase_add_test(tcase, lost_while_away);
-    tcase_add_test(tcase, claim_in_doubt_is_put_again);
-    tcase_add_test(tcase, claim_of_a_broker_that_drains);
     tcase_add_test(tcase, ping_says_nothing_of_what_is_not_claimed);
-    tcase_add_test(tcase, count_of_reentries_is_claimed);
     tcase_add_test(tcase, waits_are_put_again_with_what_is_left);
     tcase_add_test(tcase, grant_that_was_told_to_nobody_counts_once);
-    tcase_add_test(tcase, unlock_without_an_answer_is_put_again);
-    tcase_add_test(tcase, unlock_that_was_carried_out);
-    tcase_add_test(tcase, unlock_while_away);
-    tcase_add_test(tcase, order_on_one_lock_stays);
-    tcase_add_test(tcase, other_requests_are_in_doubt);
-    tcase_add_test(tcase, cancel_goes_with_its_lock);
-    tcase_add_test(tcase, cancel_calls_off_no_unlock);
-    tcase_add_test(tcase, generation_grows_with_each_connection);
-    tcase_add_test(tcase, broker_that_does_not_go_on);
-    tcase_add_test(tcase, brokers_that_do_not_greet);
     tcase_add_test(tcase, pauses_grow_to_two_seconds);
-    tcase_add_test(tcase, given_up_when_nobody_would_miss_it);
-    tcase_add_test(tcase, overdue_hold_is_given_back_at_last);
-    tcase_add_test(tcase, drain_moves_before_the_broker_closes);
     tcase_add_test(tcase, drain_is_spread_over_a_part_of_the_grace);
     tcase_add_test(tcase, drain_does_not_move_to_the_same_address);
-    tcase_add_test(tcase, drain_without_another_address);
-    tcase_add_test(tcase, killed_is_the_end);
-    tcase_add_test(tcase, quit_is_the_end);
-    tcase_add_test(tcase, nonsense_is_the_end);
     tcase_add_test(tcase, destroyed_says_quit);
     tcase_add_test(tcase, destroyed_in_a_child_says_nothing);
     tcase_add_test(tcase, broker_that_keeps_nothing);
-    tcase_add_test(tcase, silent_broker_is_left_in_time);
     tcase_add_test(tcase, requests_wait_for_a_broker_that_greets);
     tcase_add_test(tcase, lists_of_addresses);
     tcase_add_test(tcase, options_of_a_session);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("users");
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, user_comes_first);
-    tcase_add_test(tcase, user_that_is_refused);
-    tcase_add_test(tcase, user_moves_with_the_session);
-    tcase_add_test(tcase, user_that_another_broker_refuses);
-    tcase_add_test(tcase, user_that_is_no_more);
     tcase_add_test(tcase, users_that_cannot_be);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("kinds");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, several_names);
-    tcase_add_test(tcase, several_names_are_put_again_and_claimed_each);
-    tcase_add_test(tcase, old_grant_of_several_names_is_confirmed_first);
     tcase_add_test(tcase, fences_that_do_not_fit);
     tcase_add_test(tcase, kinds_of_lock_as_they_are_written);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("watches");
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, watches_go_on);
-    tcase_add_test(tcase, who_watches_does_not_give_up);
-    tcase_add_test(tcase, watch_that_the_next_broker_refuses);
-    tcase_add_test(tcase, unwatch_follows_a_watch_that_is_put_again);
-    tcase_add_test(tcase, watch_and_unwatch_while_away);
     suite_add_tcase(suite, tcase);
     return suite;
 }

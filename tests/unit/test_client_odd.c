@@ -1,7 +1,6 @@
 /*
- * The client library where things are odd: answers without what belongs in
- * them, several holds at once, sockets that are full or broken, and the
- * blocking calls with each of their outcomes.
+ * Odd cases of the client library: incomplete answers, several holds, full and
+ * broken sockets, and each result of the blocking calls.
  */
 #include "tests/unit/test_client.h"
 
@@ -13,8 +12,6 @@
 #include <unistd.h>
 
 Suite *client_odd_suite(void);
-
-#define START 1000000u /* where the clock of a talk begins */
 
 static struct talk talk;
 
@@ -31,31 +28,7 @@ teardown(void)
     talk_fini(&talk);
 }
 
-static void
-lock_owner(const char *name, const char *owner, uint64_t lease_ms)
-{
-    const struct holdfast_lock_options options = {
-        .wait_ms = HOLDFAST_FOREVER,
-        .lease_ms = lease_ms,
-        .owner = owner,
-    };
-    uint64_t request;
-
-    ck_assert_int_eq(holdfast_submit_lock(talk.h, name, &options, &request), 0);
-    (void)talk_sent(&talk);
-}
-
-static uint64_t
-deadline(const char *name, const char *owner, uint64_t fence)
-{
-    struct holdfast_hold hold = {.fence = fence};
-
-    (void)snprintf(hold.name, sizeof(hold.name), "%s", name);
-    (void)snprintf(hold.owner, sizeof(hold.owner), "%s", owner);
-    return holdfast_deadline_ms(talk.h, &hold);
-}
-
-/* Into the socket, to be read by what comes. */
+/* Writes into the socket, for a later read. */
 static void
 broker_puts(const char *text)
 {
@@ -63,195 +36,6 @@ broker_puts(const char *text)
 
     ck_assert_int_eq(sent, (ssize_t)strlen(text));
 }
-
-/* --- holds ---------------------------------------------------------------- */
-
-START_TEST(survey_takes_only_what_makes_sense)
-{
-    lock_owner("a", NULL, 9000);
-    lock_owner("b", "me", 0);
-    talk_say(&talk, "1 OK fence=5 ttl_ms=9000 count=1\n"
-                    "2 OK fence=6 ttl_ms=9000 count=1\n");
-    talk_pass(&talk, 3000);
-    ck_assert_str_eq(talk_sent(&talk), "3 HELD\n");
-    talk_say(&talk, "3 ITEM fence=5 ttl_ms=1\n"
-                    "3 ITEM name=a fence=5\n"
-                    "3 ITEM name=a ttl_ms=1\n"
-                    "3 ITEM name=a fence=4 ttl_ms=1\n"
-                    "3 ITEM name=a owner=me fence=5 ttl_ms=1\n"
-                    "3 ITEM name=c fence=5 ttl_ms=1\n"
-                    "3 ITEM name=b owner=me fence=6 ttl_ms=6000\n"
-                    "3 ITEM name=a fence=5 ttl_ms=7500\n"
-                    "3 OK\n");
-    ck_assert_uint_eq(deadline("a", "", 5), START + 3000 + 7500);
-    ck_assert_uint_eq(deadline("b", "me", 6), START + 3000 + 6000);
-    /* The next question comes by the least of them. */
-    ck_assert_int_eq(holdfast_timeout_ms(talk.h), 2000);
-}
-
-END_TEST
-
-START_TEST(survey_of_nothing_is_asked_again)
-{
-    lock_owner("a", NULL, 9000);
-    lock_owner("b", NULL, 0);
-    talk_say(&talk, "1 OK fence=5 ttl_ms=9000 count=1\n"
-                    "2 OK fence=6 ttl_ms=9000 count=1\n");
-    talk_pass(&talk, 3000);
-    (void)talk_sent(&talk);
-    talk_say(&talk, "3 OK\n");
-    ck_assert_uint_eq(deadline("a", "", 5), START + 9000);
-    ck_assert_int_eq(holdfast_timeout_ms(talk.h), 1000);
-    talk_pass(&talk, 1000);
-    ck_assert_str_eq(talk_sent(&talk), "4 HELD\n");
-}
-
-END_TEST
-
-START_TEST(ping_that_is_refused_moves_nothing)
-{
-    lock_owner("a", NULL, 0);
-    talk_say(&talk, "1 OK fence=5 ttl_ms=9000 count=1\n");
-    talk_pass(&talk, 3000);
-    ck_assert_str_eq(talk_sent(&talk), "2 PING\n");
-    talk_say(&talk, "2 ERR LIMIT retry=1 :too much\n");
-    ck_assert_uint_eq(deadline("a", "", 5), START + 9000);
-    ck_assert_int_eq(holdfast_timeout_ms(talk.h), 1000);
-    talk_pass(&talk, 1000);
-    ck_assert_str_eq(talk_sent(&talk), "3 PING\n");
-    /* Neither does one without its ttl, or with one beyond all bounds. */
-    talk_say(&talk, "3 OK\n");
-    talk_pass(&talk, 1000);
-    ck_assert_str_eq(talk_sent(&talk), "4 PING\n");
-    talk_say(&talk, "4 OK ttl_ms=18446744073709551615\n");
-    ck_assert_uint_eq(deadline("a", "", 5), START + 9000);
-}
-
-END_TEST
-
-START_TEST(short_times_are_not_asked_about_without_pause)
-{
-    holdfast_set_margin(talk.h, 0);
-    lock_owner("a", NULL, 0);
-    talk_say(&talk, "1 OK fence=5 ttl_ms=90 count=1\n");
-    talk_pass(&talk, 30);
-    ck_assert_str_eq(talk_sent(&talk), "2 PING\n");
-    talk_say(&talk, "2 OK ttl_ms=90\n");
-    talk_pass(&talk, 49);
-    ck_assert_str_eq(talk_sent(&talk), "");
-    talk_pass(&talk, 1);
-    ck_assert_str_eq(talk_sent(&talk), "3 PING\n");
-}
-
-END_TEST
-
-START_TEST(margin_beyond_the_deadline)
-{
-    holdfast_set_margin(talk.h, UINT64_MAX - 1);
-    lock_owner("a", NULL, 0);
-    talk_say(&talk, "1 OK fence=5 ttl_ms=9000 count=1\n");
-    ck_assert_str_eq(talk_told(&talk),
-        "OK 1  fence=5 until=1009000 :\n"
-        "DEADLINE 1 a fence=5 until=1009000 :\n");
-}
-
-END_TEST
-
-START_TEST(lost_is_of_the_fence_that_it_names)
-{
-    lock_owner("a", NULL, 0);
-    talk_say(&talk, "1 OK fence=5 ttl_ms=9000 count=1\n");
-    (void)talk_told(&talk);
-    talk_say(&talk, "* LOST a fence=4\n* LOST ab fence=5\n* LOST b fence=5\n");
-    ck_assert_uint_eq(deadline("a", "", 5), START + 9000);
-    ck_assert_str_eq(talk_told(&talk), "LOST 0 a fence=4 until=0 :\n"
-                                       "LOST 0 ab fence=5 until=0 :\n"
-                                       "LOST 0 b fence=5 until=0 :\n");
-    talk_say(&talk, "* LOST a\n");
-    ck_assert_uint_eq(deadline("a", "", 5), 0);
-    ck_assert_str_eq(talk_told(&talk), "LOST 1 a fence=0 until=0 :\n");
-}
-
-END_TEST
-
-START_TEST(count_that_is_missing_is_one)
-{
-    uint64_t request;
-
-    lock_owner("a", NULL, 0);
-    talk_say(&talk, "1 OK fence=5 ttl_ms=9000\n");
-    ck_assert_int_eq(holdfast_submit_unlock(talk.h, "a", NULL, 0, &request), 0);
-    ck_assert_uint_eq(deadline("a", "", 5), 0); /* on its way back */
-    talk_say(&talk, "2 OK\n");
-    lock_owner("a", NULL, 0);
-    talk_say(&talk, "3 OK fence=6 ttl_ms=9000 count=0\n");
-    ck_assert_uint_eq(deadline("a", "", 6), START + 9000);
-    ck_assert_int_eq(holdfast_submit_unlock(talk.h, "a", NULL, 6, &request), 0);
-    talk_say(&talk, "4 ERR LOST retry=0 :it is gone\n");
-    ck_assert_uint_eq(deadline("a", "", 6), 0);
-    /* What is not held any more is nothing to ask about. */
-    ck_assert_int_eq(holdfast_timeout_ms(talk.h), -1);
-}
-
-END_TEST
-
-START_TEST(holds_are_by_owner)
-{
-    lock_owner("a", "me", 0);
-    lock_owner("a", "you", 0);
-    talk_say(&talk, "1 OK fence=5 ttl_ms=9000 count=1\n"
-                    "2 OK fence=6 ttl_ms=8000 count=1\n");
-    ck_assert_uint_eq(deadline("a", "me", 5), START + 9000);
-    ck_assert_uint_eq(deadline("a", "you", 6), START + 8000);
-    ck_assert_uint_eq(deadline("a", "", 5), 0);
-    talk_say(&talk, "* LOST a fence=5\n");
-    ck_assert_uint_eq(deadline("a", "me", 5), 0);
-    ck_assert_uint_eq(deadline("a", "you", 6), START + 8000);
-}
-
-END_TEST
-
-START_TEST(renewal_of_what_is_not_held)
-{
-    uint64_t request;
-
-    ck_assert_int_eq(
-        holdfast_submit_renew(talk.h, "a", "me", 5, 3000, &request), 0);
-    ck_assert_str_eq(
-        talk_sent(&talk), "1 RENEW a lease=3000 fence=5 owner=me\n");
-    talk_say(&talk, "1 OK fence=5 ttl_ms=3000\n");
-    ck_assert_uint_eq(deadline("a", "me", 5), 0);
-    lock_owner("b", NULL, 9000);
-    talk_say(&talk, "2 OK fence=6 ttl_ms=9000 count=1\n");
-    ck_assert_int_eq(
-        holdfast_submit_renew(talk.h, "b", NULL, 0, 3000, &request), 0);
-    talk_say(&talk, "3 OK fence=6\n"); /* without the time */
-    ck_assert_uint_eq(deadline("b", "", 6), START + 9000);
-    ck_assert_int_eq(
-        holdfast_submit_renew(talk.h, "b", NULL, 0, 3000, &request), 0);
-    talk_say(&talk, "4 ERR BADREQ retry=0 :no lease\n");
-    ck_assert_uint_eq(deadline("b", "", 6), START + 9000);
-}
-
-END_TEST
-
-START_TEST(several_old_grants_are_confirmed_together)
-{
-    lock_owner("a", NULL, 0);
-    lock_owner("b", NULL, 0);
-    talk.now_ms += 60000;
-    talk_say(&talk, "1 OK fence=5 ttl_ms=9000 count=1\n"
-                    "2 OK fence=6 ttl_ms=9000 count=1\n");
-    (void)talk_told(&talk);
-    ck_assert_str_eq(talk_sent(&talk), "3 PING\n");
-    talk.now_ms += 100;
-    talk_say(&talk, "3 OK ttl_ms=8000\n");
-    (void)talk_told(&talk);
-    ck_assert_uint_eq(deadline("a", "", 5), START + 68000);
-    ck_assert_uint_eq(deadline("b", "", 6), START + 68000);
-}
-
-END_TEST
 
 /* --- lines ---------------------------------------------------------------- */
 
@@ -267,21 +51,6 @@ START_TEST(lines_that_mean_nothing)
     talk_say(&talk, "1 OK\n1 OK\n");
     ck_assert_str_eq(talk_told(&talk), "OK 1  fence=0 until=0 :\n");
     ck_assert_str_eq(holdfast_reason(talk.h), "");
-}
-
-END_TEST
-
-/* What the library asks for itself is nobody else's request. */
-START_TEST(own_questions_are_not_told_of)
-{
-    lock_owner("a", NULL, 0);
-    talk_say(&talk, "1 OK fence=5 ttl_ms=9000 count=1\n");
-    (void)talk_told(&talk);
-    talk_pass(&talk, 3000);
-    ck_assert_str_eq(talk_sent(&talk), "2 PING\n");
-    talk_say(&talk, "2 QUEUED position=1\n2 ITEM name=a\n2 OK ttl_ms=9000\n");
-    ck_assert_str_eq(talk_told(&talk), "");
-    ck_assert_uint_eq(deadline("a", "", 5), START + 3000 + 9000);
 }
 
 END_TEST
@@ -368,7 +137,7 @@ START_TEST(broken_while_reading)
 {
     uint64_t request;
 
-    /* What was not read makes the end a reset. */
+    /* Unread input makes the end a reset. */
     ck_assert_int_eq(holdfast_submit(talk.h, "PING", &request), 0);
     holdfast_process(talk.h, 0);
     (void)close(talk.broker);
@@ -418,15 +187,15 @@ START_TEST(a_life_with_blocking_calls)
     ck_assert_str_eq(hold.owner, "me");
     ck_assert_uint_eq(hold.fence, 5);
     ck_assert_uint_eq(hold.count, 2);
-    ck_assert_uint_eq(hold.deadline_ms, START + 9000);
+    ck_assert_uint_eq(hold.deadline_ms, TALK_START + 9000);
     broker_puts("2 OK fence=5 ttl_ms=20000\n");
     ck_assert_int_eq(holdfast_renew(talk.h, &hold, 20000), 0);
     ck_assert_uint_eq(hold.ttl_ms, 20000);
-    ck_assert_uint_eq(hold.deadline_ms, START + 20000);
+    ck_assert_uint_eq(hold.deadline_ms, TALK_START + 20000);
     broker_puts("3 ERR BADREQ retry=0 :no\n");
     ck_assert_int_eq(holdfast_renew(talk.h, &hold, 1), HOLDFAST_REFUSED);
     ck_assert_str_eq(holdfast_error(talk.h), "BADREQ");
-    ck_assert_uint_eq(hold.deadline_ms, START + 20000);
+    ck_assert_uint_eq(hold.deadline_ms, TALK_START + 20000);
     broker_puts("4 OK ttl_ms=20000\n");
     ck_assert_int_eq(holdfast_ping(talk.h, 1000, &us), HOLDFAST_SUCCESS);
     broker_puts("5 OK count=1\n");
@@ -512,6 +281,88 @@ START_TEST(status_texts_differ)
 
 END_TEST
 
+static const struct talk_script scripts[] = {
+    {"survey_takes_only_what_makes_sense",
+        "lock a lease=9000 | >* | lock b owner=me | >*\n"
+        "< 1 OK fence=5 ttl_ms=9000 count=1\n"
+        "< 2 OK fence=6 ttl_ms=9000 count=1 | +3000 | > 3 HELD\n"
+        "< 3 ITEM fence=5 ttl_ms=1 | < 3 ITEM name=a fence=5\n"
+        "< 3 ITEM name=a ttl_ms=1 | < 3 ITEM name=a fence=4 ttl_ms=1\n"
+        "< 3 ITEM name=a owner=me fence=5 ttl_ms=1\n"
+        "< 3 ITEM name=c fence=5 ttl_ms=1\n"
+        "< 3 ITEM name=b owner=me fence=6 ttl_ms=6000\n"
+        "< 3 ITEM name=a fence=5 ttl_ms=7500 | < 3 OK | until a 5 10500\n"
+        "until b/me 6 9000\n"
+        /* The least ttl decides the next question. */
+        "timeout 2000\n"},
+    {"survey_of_nothing_is_asked_again",
+        "lock a lease=9000 | >* | lock b | >*\n"
+        "< 1 OK fence=5 ttl_ms=9000 count=1\n"
+        "< 2 OK fence=6 ttl_ms=9000 count=1 | +3000 | >* | < 3 OK\n"
+        "until a 5 9000 | timeout 1000 | +1000 | > 4 HELD\n"},
+    {"ping_that_is_refused_moves_nothing",
+        "lock a | >* | < 1 OK fence=5 ttl_ms=9000 count=1 | +3000\n"
+        "> 2 PING | < 2 ERR LIMIT retry=1 :too much | until a 5 9000\n"
+        "timeout 1000 | +1000 | > 3 PING\n"
+        /* An answer without a ttl, or with one out of range, moves nothing. */
+        "< 3 OK | +1000 | > 4 PING | < 4 OK ttl_ms=18446744073709551615\n"
+        "until a 5 9000\n"},
+    {"short_times_are_not_asked_about_without_pause",
+        "margin 0 | lock a | >* | < 1 OK fence=5 ttl_ms=90 count=1 | +30\n"
+        "> 2 PING | < 2 OK ttl_ms=90 | +49 | > | +1 | > 3 PING\n"},
+    {"margin_beyond_the_deadline", "margin 18446744073709551614 | lock a | >*\n"
+                                   "< 1 OK fence=5 ttl_ms=9000 count=1\n"
+                                   "= OK 1  fence=5 until=1009000 :\n"
+                                   "= DEADLINE 1 a fence=5 until=1009000 :\n"},
+    {"lost_is_of_the_fence_that_it_names",
+        "lock a | >* | < 1 OK fence=5 ttl_ms=9000 count=1 | =*\n"
+        "< * LOST a fence=4 | < * LOST ab fence=5 | < * LOST b fence=5\n"
+        "until a 5 9000 | = LOST 0 a fence=4 until=0 :\n"
+        "= LOST 0 ab fence=5 until=0 : | = LOST 0 b fence=5 until=0 :\n"
+        "< * LOST a | until a 5 0 | = LOST 1 a fence=0 until=0 :\n"},
+    {"count_that_is_missing_is_one",
+        "lock a | >* | < 1 OK fence=5 ttl_ms=9000 | unlock a 0\n"
+        "until a 5 0\n"
+        /* the hold is being released */
+        "< 2 OK | lock a | >* | < 3 OK fence=6 ttl_ms=9000 count=0\n"
+        "until a 6 9000 | unlock a 6 | < 4 ERR LOST retry=0 :it is gone\n"
+        "until a 6 0\n"
+        /* Without holds there are no questions. */
+        "timeout -1\n"},
+    {"holds_are_by_owner",
+        "lock a owner=me | >* | lock a owner=you | >*\n"
+        "< 1 OK fence=5 ttl_ms=9000 count=1\n"
+        "< 2 OK fence=6 ttl_ms=8000 count=1 | until a/me 5 9000\n"
+        "until a/you 6 8000 | until a 5 0 | < * LOST a fence=5\n"
+        "until a/me 5 0 | until a/you 6 8000\n"},
+    {"renewal_of_what_is_not_held",
+        "renew a/me 5 3000 | > 1 RENEW a lease=3000 fence=5 owner=me\n"
+        "< 1 OK fence=5 ttl_ms=3000 | until a/me 5 0 | lock b lease=9000\n"
+        ">* | < 2 OK fence=6 ttl_ms=9000 count=1 | renew b 0 3000\n"
+        "< 3 OK fence=6\n"
+        /* the answer has no ttl */
+        "until b 6 9000 | renew b 0 3000\n"
+        "< 4 ERR BADREQ retry=0 :no lease | until b 6 9000\n"},
+    {"several_old_grants_are_confirmed_together",
+        "lock a | >* | lock b | >* | @60000\n"
+        "< 1 OK fence=5 ttl_ms=9000 count=1\n"
+        "< 2 OK fence=6 ttl_ms=9000 count=1 | =* | > 3 PING | @100\n"
+        "< 3 OK ttl_ms=8000 | =* | until a 5 68000\n"
+        "until b 6 68000\n"},
+    {"own_questions_are_not_told_of",
+        /* The program does not see answers to the library's own requests. */
+        "lock a | >* | < 1 OK fence=5 ttl_ms=9000 count=1 | =* | +3000\n"
+        "> 2 PING | < 2 QUEUED position=1 | < 2 ITEM name=a\n"
+        "< 2 OK ttl_ms=9000 | = | until a 5 12000\n"},
+};
+
+START_TEST(script)
+{
+    talk_run(&talk, &scripts[_i], NULL);
+}
+
+END_TEST
+
 Suite *
 client_odd_suite(void)
 {
@@ -520,19 +371,10 @@ client_odd_suite(void)
     TCase *calls = tcase_create("calls");
 
     tcase_add_checked_fixture(holds, setup, teardown);
-    tcase_add_test(holds, survey_takes_only_what_makes_sense);
-    tcase_add_test(holds, survey_of_nothing_is_asked_again);
-    tcase_add_test(holds, ping_that_is_refused_moves_nothing);
-    tcase_add_test(holds, short_times_are_not_asked_about_without_pause);
-    tcase_add_test(holds, margin_beyond_the_deadline);
-    tcase_add_test(holds, lost_is_of_the_fence_that_it_names);
-    tcase_add_test(holds, count_that_is_missing_is_one);
-    tcase_add_test(holds, holds_are_by_owner);
-    tcase_add_test(holds, renewal_of_what_is_not_held);
-    tcase_add_test(holds, several_old_grants_are_confirmed_together);
+    tcase_add_loop_test(
+        holds, script, 0, (int)(sizeof(scripts) / sizeof(scripts[0])));
     tcase_add_checked_fixture(calls, setup, teardown);
     tcase_add_test(calls, lines_that_mean_nothing);
-    tcase_add_test(calls, own_questions_are_not_told_of);
     tcase_add_test(calls, line_max_of_the_broker_counts);
     tcase_add_test(calls, output_waits_for_room);
     tcase_add_test(calls, broken_while_writing);
