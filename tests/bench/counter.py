@@ -40,9 +40,8 @@ def main():
     begin = time.monotonic()
     with RedisServer() as redis, Broker(redis) as one, Broker(redis) as two, \
             concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        ends = list(pool.map(
-            lambda number: count_once((one, two)[number % 2].address, folder),
-            range(TIMES)))
+        ends = list(pool.map(lambda number: count_once(
+            (one, two)[number % 2].address, folder), range(TIMES)))
     with open(counter, encoding="ascii") as file:
         value = file.read().strip()
     failed = [end for end in ends if end[0] != 0]

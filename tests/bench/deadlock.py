@@ -121,8 +121,7 @@ class Cycles:
                             raise MeasureFailure(f"unexpected: {code}")
                         self.latencies.append(time.monotonic() - sent)
                         found.append(number)
-                        self.wrongly_named += not names_all(
-                            line, prefix, size)
+                        self.wrongly_named += not names_all(line, prefix, size)
                     elif tag == "2":
                         open_requests += 1
                         peer.send(f"3 UNLOCK {prefix}{(number + 1) % size}")

@@ -265,8 +265,7 @@ def check_writes(run, excuses, verdict):
             continue
         cause = None
         if not fenced:
-            cause = excuses.cause(lock, write["t"],
-                                  write["t"] + run["lease"])
+            cause = excuses.cause(lock, write["t"], write["t"] + run["lease"])
         if cause:
             verdict.excused[f"lost update, {cause}"] += 1
         else:

@@ -58,9 +58,8 @@ UNOBTAINABLE = 3.0  # s on top of the lease that a lock may be away from all
 
 
 def parse(argv):
-    parser = argparse.ArgumentParser(
-        usage=__doc__.split("\n\n")[1].strip(),
-        description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1].strip(),
+                                     description=__doc__.split("\n")[0])
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--seed", type=int)
     parser.add_argument("--topology", choices=("single", "cluster", "quorum"),

@@ -405,8 +405,7 @@ class Player(Lane):
             suffix += f" lease={int(SHORT_LEASE * 1000)}ms"
             self.not_before.pop(name, None)
         sent = time.monotonic()
-        step = self.new_lock(actor, name, no_wait=False, suffix=suffix,
-                             **more)
+        step = self.new_lock(actor, name, no_wait=False, suffix=suffix, **more)
         yield from self.act([step], "LOCK" + suffix)
         # Beside a shared hold others may come as long as it stands for them.
         ask = step[3]

@@ -151,8 +151,7 @@ class PassedTest(ActivationCase):
             broker.stop()
 
     def refused(self, *ends, why, names=None, **env):
-        status, log = self.passed(
-            *ends, names=names, **env).run_to_exit()
+        status, log = self.passed(*ends, names=names, **env).run_to_exit()
         self.assertEqual(status, 71, log)
         self.assertIn("event=cannot_start", log)
         self.assertIn(why, log)

@@ -60,9 +60,8 @@ class AuditTest(AuditCase):
                     for name, item in items.items():
                         self.assertEqual(item["kind"], "held")
                         self.assertEqual(item.fence, fences[name])
-                        self.assertEqual(
-                            (item["client"], item["owner"], item["note"]),
-                            ("shop", "w", "a b"))
+                        self.assertEqual((item["client"], item["owner"],
+                                          item["note"]), ("shop", "w", "a b"))
                     self.assertEqual(
                         (final["records"], final["held"], final["waiting"],
                          final["findings"]), ("12", "12", "0", "12"))
@@ -127,8 +126,7 @@ class AuditTest(AuditCase):
         broker, = self.brokers(redis, QUICK, 1)
         client = self.client(broker, "LOCK sound note=n",
                              "LOCK words owner=w note=n")
-        redis.command("SETRANGE", "holdfast:{words}", FIRST_WORDS_AT,
-                      b"\xff")
+        redis.command("SETRANGE", "holdfast:{words}", FIRST_WORDS_AT, b"\xff")
         client.err("SHOW words", "INTERNAL")
         redis.command("HSET", "holdfast:{hash}", "a", "b")
         redis.command("SET", "holdfast:{text}", "what", "EX", "1000")
@@ -452,7 +450,6 @@ class CommandTest(AuditCase):
         item = json.loads(done.stdout)
         self.assertEqual((item["kind"], item["name"], item["note"]),
                          ("held", "a b", "n"))
-        self.assertEqual(
-            subprocess.run([HOLDFAST, "-a", "127.0.0.1:1", "audit"],
-                           capture_output=True, check=False,
-                           timeout=60).returncode, 125)
+        self.assertEqual(subprocess.run(
+            [HOLDFAST, "-a", "127.0.0.1:1", "audit"], capture_output=True,
+            check=False, timeout=60).returncode, 125)

@@ -101,9 +101,8 @@ class WireTest(AuthCase):
             metrics['holdfast_authentications_total{result="ok"}'], 3)
         self.assertEqual(
             metrics['holdfast_requests_refused_total{reason="denied"}'], 3)
-        self.assertEqual(
-            metrics['holdfast_requests_refused_total{reason="unknown_user"}'],
-            2)
+        self.assertEqual(metrics[
+            'holdfast_requests_refused_total{reason="unknown_user"}'], 2)
 
     def test_a_circle_is_told_to_administrators(self):
         """It has names of locks, and sessions, of others."""
@@ -229,9 +228,8 @@ class LimitTest(AuthCase):
                                     "limits.holds_per_user": 3})
         one, two = (self.user(broker, "shop") for _ in range(2))
         third = self.client(broker)
-        self.assertEqual(third.err(
-            f"AUTH shop {quoted(SECRETS['shop'])}", "LIMIT")["limit"],
-            "user_connections")
+        self.assertEqual(third.err(f"AUTH shop {quoted(SECRETS['shop'])}",
+                                   "LIMIT")["limit"], "user_connections")
         one.ok("LOCK stock/1")
         two.ok("LOCK stock/2")
         one.ok("LOCK stock/3")
@@ -326,8 +324,7 @@ class ReloadTest(AuthCase):
         ops.ok("HELD", n=1)
         self.client(broker).err(f"AUTH shop {quoted(SECRETS['shop'])}", "AUTH")
         self.client(broker).err(f"AUTH desk {quoted(SECRETS['desk'])}", "AUTH")
-        self.client(broker).ok(
-            f"AUTH desk {quoted('another secret of desk')}")
+        self.client(broker).ok(f"AUTH desk {quoted('another secret of desk')}")
 
     def test_rights(self):
         broker = self.users_broker()

@@ -196,9 +196,8 @@ class BadInputTest(BrokerCase):
                 else:
                     sock.sendall(b"LOCK half")
                 sock.close()
-            self.wait_until(
-                lambda: stats(self.bystander)["sessions_now"] == 1, 20,
-                "all have gone")
+            self.wait_until(lambda: stats(self.bystander)["sessions_now"] == 1,
+                            20, "all have gone")
             sizes.append(self.served.rss_bytes())
         self.assertLess(sizes[-1] - sizes[1], 8 << 20, sizes)
 

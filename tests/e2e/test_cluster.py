@@ -137,8 +137,7 @@ class ShardTest(ClusterCase):
             for node in self.redis.masters:
                 name, = self.names_at(node, 1, f"names/{kind}")
                 client.ok(f"LOCK {name} wait=5s")
-            self.assertNotIn("slots=", broker.log().split(
-                "slots=16384", 1)[0])
+            self.assertNotIn("slots=", broker.log().split("slots=16384", 1)[0])
 
 
 class MigrationTest(ClusterCase):

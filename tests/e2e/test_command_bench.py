@@ -65,8 +65,7 @@ class BenchTest(BrokerCase):
         self.assertLessEqual(result["lock"]["count"], grants)
         self.assertLessEqual(grants, result["lock"]["count"] + 10)
         # Each has locks of its own.
-        self.assertEqual(self.counters()["waits_begun"],
-                         before["waits_begun"])
+        self.assertEqual(self.counters()["waits_begun"], before["waits_begun"])
         self.nothing_is_left()
 
     def test_fewer_keys_are_waited_for(self):
@@ -87,8 +86,7 @@ class BenchTest(BrokerCase):
         before = self.counters()
         result = self.bench("-t", "500ms", "-c3", "--keys", "1000", "many/")
         self.assertGreater(result["pair"]["count"], 0)
-        self.assertEqual(self.counters()["waits_begun"],
-                         before["waits_begun"])
+        self.assertEqual(self.counters()["waits_begun"], before["waits_begun"])
 
     def test_waits_that_are_over(self):
         holder = self.connect("LOCK held/0")

@@ -287,8 +287,7 @@ class SilenceTest(LossCase):
             "OK fence=42 ttl_ms=1000 count=1"
         process = self.start_family(broker)
         ping, = [at for at, text in broker.lines if "PING" in text][:1]
-        self.assertGreater(
-            float(self.read("child").splitlines()[1]), ping)
+        self.assertGreater(float(self.read("child").splitlines()[1]), ping)
         time.sleep(0.5)
         self.assert_goes_on(process)
 

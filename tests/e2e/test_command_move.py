@@ -90,9 +90,8 @@ class MoveCase(CommandCase):
             self.assertNotEqual(line, b"", "it has ended")
 
     def wait_position(self, client, key, waiters):
-        self.wait_until(
-            lambda: int(client.ok(f"SHOW {key}")["waiters"]) == waiters,
-            what=f"{waiters} waiters for {key}")
+        self.wait_until(lambda: int(client.ok(f"SHOW {key}")["waiters"]) ==
+                        waiters, what=f"{waiters} waiters for {key}")
 
 
 class RunMovesTest(MoveCase):
@@ -176,8 +175,7 @@ class RunMovesTest(MoveCase):
         self.fences()
         self.served_by(process.pid).kill()
         self.assertEqual(process.wait(20), 123)
-        self.assertNotIn(b"warning: the broker is away",
-                         process.stderr.read())
+        self.assertNotIn(b"warning: the broker is away", process.stderr.read())
 
     def test_rolling_restart(self):
         processes = [self.run_holding(self.both, f"job{i}", name=f"log{i}")
@@ -519,8 +517,7 @@ class KindsTest(MoveCase):
         client = self.client()
         self.ends(0, self.both, "break", "job")
         self.assertEqual(process.wait(20), 123)
-        self.wait_until(
-            lambda: client.ok("SHOW job")["state"] == "free")
+        self.wait_until(lambda: client.ok("SHOW job")["state"] == "free")
         self.assertFalse(client.request("LOCK job wait=0").ok)
 
     def test_one_of_several_is_lost(self):

@@ -350,9 +350,8 @@ class ListTest(OutputCase):
         self.assertEqual(result.stdout.split(b"\n")[1].split(b"\t"),
                          [b"deadlock", b"2", b"job", b"5e0c", *10 * [b""],
                           b"", b"a,b"])
-        self.assertEqual([line.split(" ", 1)[1] for _, line in broker.lines],
-                         ["SLOW limit=500", "SLOW limit=500",
-                          "SLOW limit=7 kind=lost"])
+        self.assertEqual([line.split(" ", 1)[1] for _, line in broker.lines], [
+            "SLOW limit=500", "SLOW limit=500", "SLOW limit=7 kind=lost"])
 
     def test_broker_that_goes_meanwhile(self):
         broker = self.broker()

@@ -28,9 +28,8 @@ class StatusTest(CommandCase):
 
     def test_signal_of_the_program(self):
         for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGINT):
-            self.assertEqual(
-                self.run_status("sh", "-c", f"kill -{int(number)} $$"),
-                128 + number)
+            self.assertEqual(self.run_status(
+                "sh", "-c", f"kill -{int(number)} $$"), 128 + number)
 
     def test_not_found(self):
         self.ends(127, self.broker(), "run", "job", "--",
@@ -223,12 +222,10 @@ class AskTest(CommandCase):
 
     def test_options_before_and_behind(self):
         whole = ["LOCK job wait=2000 lease=60000 owner=me note=why%20not"]
-        self.assertEqual(self.asked(
-            "--wait", "2s", "--lease", "1m", "--owner", "me", "--note",
-            "why not", "job"), whole)
-        self.assertEqual(self.asked(
-            "job", "--wait=2000ms", "--lease=60000ms", "--owner=me",
-            "--note=why not"), whole)
+        self.assertEqual(self.asked("--wait", "2s", "--lease", "1m", "--owner",
+                                    "me", "--note", "why not", "job"), whole)
+        self.assertEqual(self.asked("job", "--wait=2000ms", "--lease=60000ms",
+                                    "--owner=me", "--note=why not"), whole)
         self.assertEqual(self.asked(
             "--note", "why not", "job", "--lease", "60s", "--owner", "me",
             "--wait", "2000ms"), whole)
@@ -410,9 +407,8 @@ class NestedTest(CommandCase):
         broker = self.broker(
             LOCK=lambda words: "OK ttl_ms=9000 count=1 fence=" + ",".join(
                 "42" for word in words[1:] if "=" not in word))
-        result = self.command(
-            broker, "run", *options, *outer, "--", HOLDFAST, "run", *words,
-            "--", "echo", "ran")
+        result = self.command(broker, "run", *options, *outer, "--", HOLDFAST,
+                              "run", *words, "--", "echo", "ran")
         return broker, result
 
     def assert_refused(self, *words, **options):
@@ -537,8 +533,7 @@ class NoBrokerTest(CommandCase):
         time.sleep(1)
         broker = self.broker(port=int(address.split(":")[1]))
         self.assertEqual(process.wait(10), 0)
-        self.assertEqual(broker.received("LOCK"),
-                         ["LOCK job progress=1"])
+        self.assertEqual(broker.received("LOCK"), ["LOCK job progress=1"])
 
     def test_signal_meanwhile(self):
         process = self.start(self.free_address(), "run", "job", "--", "true")

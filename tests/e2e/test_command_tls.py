@@ -329,8 +329,7 @@ class WatchByTlsTest(ByTls, test_command_move.MoveCase):
     lease = "3s"
 
     def test_goes_on_at_the_other_broker(self):
-        process = self.start(self.both, "watch", "job",
-                             stdout=subprocess.PIPE)
+        process = self.start(self.both, "watch", "job", stdout=subprocess.PIPE)
         self.assertIn(b"free", process.stdout.readline())
         first = self.served_watch()
         first.kill()

@@ -42,10 +42,9 @@ class CommandLineTest(HarnessCase):
         path = self.file("")
         for arguments in (["-V"], ["-h"], ["--print-config"]):
             with open("/dev/full", "wb") as full:
-                done = subprocess.run(
-                    [broker_path(), *arguments, "-c", path], stdout=full,
-                    stderr=subprocess.PIPE, text=True, check=False,
-                    timeout=30)
+                done = subprocess.run([broker_path(), *arguments, "-c", path],
+                                      stdout=full, stderr=subprocess.PIPE,
+                                      text=True, check=False, timeout=30)
             self.assertEqual((done.returncode, done.stderr),
                              (71, "holdfastd: cannot write\n"), arguments)
 
@@ -87,8 +86,7 @@ class CommandLineTest(HarnessCase):
             for more in ([], ["-t"], ["--print-config"]):
                 status, out, err = run("-c", path, *more)
                 self.assertEqual((status, out), (78, ""), text)
-                match = re.match(rf"{re.escape(path)}:(\d+):(\d+): .+\n",
-                                 err)
+                match = re.match(rf"{re.escape(path)}:(\d+):(\d+): .+\n", err)
                 self.assertIsNotNone(match, (text, err))
                 if line is not None:
                     self.assertEqual(int(match.group(1)), line, (text, err))
@@ -300,14 +298,12 @@ class AddressTest(HarnessCase):
         broker.kill()
         self.assertTrue(os.path.exists(path))
         broker.start()
-        status, log = self.unstarted(
-            self.config(None, [path])).run_to_exit()
+        status, log = self.unstarted(self.config(None, [path])).run_to_exit()
         self.assertEqual(status, 71, log)
         self.client(broker).ok("PING")
         plain = os.path.join(self.folder(), "file")
         Path(plain).write_text("keep", encoding="utf-8")
-        status, log = self.unstarted(
-            self.config(None, [plain])).run_to_exit()
+        status, log = self.unstarted(self.config(None, [plain])).run_to_exit()
         self.assertEqual(status, 71, log)
         self.assertEqual(Path(plain).read_text(encoding="utf-8"), "keep")
 

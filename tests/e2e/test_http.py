@@ -67,9 +67,8 @@ class HttpTest(HarnessCase):
         broker = self.broker(overrides={"session.stop_grace": "60s"})
         client = self.client(broker, "LOCK a")
         broker.terminate()
-        self.wait_until(
-            lambda: broker.http("/readyz") == (503, "stopping\n"),
-            what="the stop")
+        self.wait_until(lambda: broker.http("/readyz") == (503, "stopping\n"),
+                        what="the stop")
         self.assertEqual(broker.http("/healthz")[0], 200)
         client.close()
         self.assertEqual(broker.wait_exit(), 0)

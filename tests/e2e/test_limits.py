@@ -86,9 +86,8 @@ class RequestLimitTest(LimitCase):
             self.limited(self.client(each), "LOCK limit/waiters", "waiters")
         line[1][0].close()
         late = self.client(broker)
-        self.wait_until(
-            lambda: holder.ok("SHOW limit/waiters")["waiters"] == "2", 5,
-            "one has left")
+        self.wait_until(lambda: holder.ok("SHOW limit/waiters")["waiters"] ==
+                        "2", 5, "one has left")
         tag = late.submit("LOCK limit/waiters progress=1")
         self.assertEqual(late.queued(tag)["position"], "3")
 
@@ -101,9 +100,8 @@ class RequestLimitTest(LimitCase):
         self.limited(clients[1], "LOCK limit/tickets-0", "tickets")
         clients[0].ok("LOCK limit/tickets-0", count=2)
         clients[3].close()
-        self.wait_until(
-            lambda: clients[0].request("LOCK limit/tickets-16").ok, 5,
-            "there is room again")
+        self.wait_until(lambda: clients[0].request("LOCK limit/tickets-16").ok,
+                        5, "there is room again")
         # Over and over: refusals leave nothing behind.
         for number in range(200):
             clients[1].request(f"LOCK limit/more-{number}")

@@ -266,9 +266,8 @@ class ShortCutTest(BrokerCase):
             told("moved")
             for name, client in clients.items():
                 renewals = []
-                self.wait_until(
-                    lambda n=name, r=renewals: r.extend(told(n)) or r, 5.0,
-                    f"a renewal of {name}")
+                self.wait_until(lambda n=name, r=renewals: r.extend(told(n)) or
+                                r, 5.0, f"a renewal of {name}")
                 self.assertEqual(renewals[:2], SHORT_CUTS["renew"], name)
                 client.ok(f"UNLOCK cuts/{name}")
                 self.assertEqual(told(name)[-2:], SHORT_CUTS["release"], name)

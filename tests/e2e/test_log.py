@@ -32,8 +32,7 @@ def flood(broker):
 @skip_without_daemon
 class LogTest(HarnessCase):
     def start(self, env=None, folder=None, **log):
-        return self.broker(overrides={"log": log}, env=env,
-                           folder=folder)
+        return self.broker(overrides={"log": log}, env=env, folder=folder)
 
     def journal(self, **log):
         """A broker whose stderr JOURNAL_STREAM names."""
@@ -137,8 +136,7 @@ class LogTest(HarnessCase):
         lines = self.lines(broker)
         for line in lines:
             self.assertRegex(line, r"^<[3467]>level=\w+ event=\w+")
-        self.assertIn("<4>level=warn event=order_break",
-                      "\n".join(lines))
+        self.assertIn("<4>level=warn event=order_break", "\n".join(lines))
 
     def test_journal_json(self):
         broker = self.journal(format="json")
@@ -194,9 +192,8 @@ class LogTest(HarnessCase):
                         what="all that was held back is told")
         lines = broker.log().splitlines()
         for level in ("error", "warn", "info", "debug"):
-            self.assertEqual(
-                counted(f'lines_total{{level="{level}"}}'),
-                sum(f" level={level} " in line for line in lines), level)
+            self.assertEqual(counted(f'lines_total{{level="{level}"}}'), sum(
+                f" level={level} " in line for line in lines), level)
 
     def test_what_is_left_at_the_end(self):
         broker = self.start(rate=RATE)

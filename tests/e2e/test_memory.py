@@ -275,9 +275,8 @@ class DaemonTest(HarnessCase):
         redis = self.redis(tls=Tls(ca, node))
         keys = {"redis.tls.ca": ca.cert, "redis.tls.cert": node.cert,
                 "redis.tls.key": node.key}
-        sweep_all(self, "holdfastd with TLS",
-                  lambda sweep, number: self.one(redis, sweep, number, **keys),
-                  COARSE)
+        sweep_all(self, "holdfastd with TLS", lambda sweep,
+                  number: self.one(redis, sweep, number, **keys), COARSE)
 
     def test_life_with_tls_for_clients(self):
         """Clients with certificates, too."""
@@ -289,9 +288,8 @@ class DaemonTest(HarnessCase):
                 "listen.tls_key": own.key,
                 "listen.tls_client_ca": authority().cert}
         redis = shared_redis()
-        sweep_all(self, "holdfastd with TLS for clients",
-                  lambda sweep, number: self.one(redis, sweep, number, **keys),
-                  COARSE)
+        sweep_all(self, "holdfastd with TLS for clients", lambda sweep,
+                  number: self.one(redis, sweep, number, **keys), COARSE)
 
 
 class CommandTest(CommandCase):

@@ -248,9 +248,8 @@ class MetricsTest(HarnessCase):
         client = self.client(broker, "LOCK a", "LOCK b lease=200ms")
         client.event("LOST", reason="expired")
         self.assertEqual(self.losses(broker, "expired"), 1)
-        self.wait_until(
-            lambda: self.count(broker, "renewal_margin_ratio") >= 1, 10,
-            "a renewal")
+        self.wait_until(lambda: self.count(broker, "renewal_margin_ratio") >=
+                        1, 10, "a renewal")
         metrics = broker.metrics()
         total = metrics[f"holdfast_renewal_margin_ratio_sum{{{OTHER}}}"]
         share = total / self.count(broker, "renewal_margin_ratio")

@@ -169,9 +169,8 @@ class QuorumTest(HarnessCase):
 
     def test_the_end_of_who_waits_to_be_settled(self):
         """Nothing may be granted yet: whose session ends need not wait."""
-        broker = self.broker(
-            [node.address for node in self.nodes],
-            {**QUICK, "redis.topology": "quorum", "redis.settle": "15s"})
+        broker = self.broker([node.address for node in self.nodes], {
+            **QUICK, "redis.topology": "quorum", "redis.settle": "15s"})
         broker.wait_redis()
         for hello in ("HELLO", "HELLO keep=9s"):
             for bye in ("quit", "eof"):

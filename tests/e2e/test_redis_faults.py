@@ -39,8 +39,7 @@ class AwayTest(HarnessCase):
 
     def test_at_the_start(self):
         redis = self.away()
-        broker = self.broker(redis, {"redis.patience": "500ms"},
-                             can_ask=False)
+        broker = self.broker(redis, {"redis.patience": "500ms"}, can_ask=False)
         client = self.client(broker)
         broker.wait_log(f"level=warn event=redis_link_lost "
                         f"node={redis.address}")
@@ -57,9 +56,8 @@ class AwayTest(HarnessCase):
                         10, "the lock is granted")
 
     def test_at_once_without_patience(self):
-        client = self.client(self.broker(self.away(),
-                                         {"redis.patience": "60s"},
-                                         can_ask=False))
+        client = self.client(
+            self.broker(self.away(), {"redis.patience": "60s"}, can_ask=False))
         begin = time.monotonic()
         client.err("LOCK away/now wait=0", "UNAVAILABLE")
         client.err("LOCK away/now wait=50ms", "UNAVAILABLE")
@@ -90,8 +88,7 @@ class AwayTest(HarnessCase):
     def test_waited_for(self):
         """Requests meanwhile are served when it comes, in order."""
         redis = self.away()
-        broker = self.broker(redis, {"redis.patience": "20s"},
-                             can_ask=False)
+        broker = self.broker(redis, {"redis.patience": "20s"}, can_ask=False)
         clients = [self.client(broker) for _ in range(3)]
         tags = [client.submit("LOCK away/wait") for client in clients]
         clients[0].no_reply(tags[0], 0.2)
@@ -142,9 +139,8 @@ class RestartTest(HarnessCase):
         # All have been renewed since.
         self.wait_until(lambda: stats(waiter)["renewals"] >= 30, 10,
                         "the holds are renewed")
-        self.assertEqual(
-            {item["name"]: item.fence for item in holder.ok("HELD").items},
-            fences)
+        self.assertEqual({item["name"]: item.fence
+                          for item in holder.ok("HELD").items}, fences)
         waiter.no_reply(tag, 0.05)
         for name, fence in fences.items():
             holder.ok(f"UNLOCK {name} fence={fence}", count=0)
@@ -314,8 +310,7 @@ class ForgetTest(HarnessCase):
         self.assertEqual(contest.lost, 0)
         self.assertNotIn("INDOUBT", contest.refused)
         self.assertNotIn("UNAVAILABLE", contest.refused)
-        self.assertGreater(stats(self.client(brokers[0]))["redis_noscript"],
-                           0)
+        self.assertGreater(stats(self.client(brokers[0]))["redis_noscript"], 0)
         self.check_clean(brokers, contest.names)
 
     def test_connections_killed_under_load(self):
@@ -581,9 +576,8 @@ class RefusalTest(HarnessCase):
             **QUICK, "lease.default": "2s", "redis.settle": "1s"})
         client, idle = self.client(broker), self.client(broker)
         fence = client.ok("LOCK refuse/moves").fence
-        self.wait_until(
-            lambda: new.command("EXISTS", "holdfast:{refuse/moves}"), 10,
-            "it has come")
+        self.wait_until(lambda: new.command(
+            "EXISTS", "holdfast:{refuse/moves}"), 10, "it has come")
         new.command("REPLICAOF", "NO", "ONE")
         old.command("REPLICAOF", new.host, new.port)
         balancer.target = new

@@ -72,8 +72,7 @@ class ValuesTest(ReloadCase):
     def test_limits_of_a_session(self):
         broker = self.broker()
         client = self.client(broker, "LOCK a", "LOCK b")
-        self.assertEqual(self.changed(broker, limits__holds=2),
-                         "limits.holds")
+        self.assertEqual(self.changed(broker, limits__holds=2), "limits.holds")
         client.err("LOCK c", "LIMIT")
         client.ok("HELD", n=2)
         self.changed(broker, limits__holds=3)
@@ -240,8 +239,7 @@ class FileTest(ReloadCase):
         os.unlink(broker.config_path)
         self.assertIn("No such file", broker.hang_up())
         metrics = broker.metrics()
-        self.assertEqual(
-            metrics['holdfast_reloads_total{result="failed"}'], 6)
+        self.assertEqual(metrics['holdfast_reloads_total{result="failed"}'], 6)
         self.assertEqual(metrics["holdfast_last_reload_successful"], 0)
         client.ok("LOCK a")
         client.ok("LOCK b")

@@ -361,9 +361,8 @@ class PromotionTest(HarnessCase):
         master.kill()
         replica.start()
         redis.failover(replica)
-        self.wait_until(
-            lambda: len(replica.command("KEYS", "holdfast:{*")) >= len(fences),
-            10, "all of them are there again")
+        self.wait_until(lambda: len(replica.command("KEYS", "holdfast:{*")) >=
+                        len(fences), 10, "all of them are there again")
         other = self.client(brokers[1])
         reply = other.err(f"LOCK {names[0]} wait=0", "UNAVAILABLE")
         self.assertLessEqual(reply.number("after_ms"), 3000, reply.line)

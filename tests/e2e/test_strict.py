@@ -77,8 +77,7 @@ class StrictTest(HarnessCase):
 
     def test_a_replica_is_behind(self):
         self.begin(2)
-        broker = self.broker(self.master,
-                             {**STRICT, "redis.patience": "10s"})
+        broker = self.broker(self.master, {**STRICT, "redis.patience": "10s"})
         holder, other = self.client(broker), self.client(broker)
         waiter = self.client(broker)
         fence = holder.ok("LOCK a").fence

@@ -58,9 +58,8 @@ class SystemdUnitTest(unittest.TestCase):
         self.assertEqual(ours, [], output)
 
     def test_starts_the_daemon_with_its_file(self):
-        self.assertEqual(
-            self.values("ExecStart"),
-            ["/usr/sbin/holdfastd -c /etc/holdfast/holdfast.yaml"])
+        self.assertEqual(self.values("ExecStart"), [
+            "/usr/sbin/holdfastd -c /etc/holdfast/holdfast.yaml"])
         self.assertEqual(self.values("Type"), ["notify"])
         self.assertTrue(self.values("WatchdogSec"))
 

@@ -187,10 +187,9 @@ class TrustTest(TlsCase):
     def test_another_authority(self):
         redis = self.redis(tls=self.tls())
         for verify in ("full", "ca"):
-            self.refused(redis, tls_keys(ca=Authority("other").cert,
-                                         verify=verify),
-                         "event=redis_link_lost",
-                         "certificate cannot be verified: ")
+            self.refused(
+                redis, tls_keys(ca=Authority("other").cert, verify=verify),
+                "event=redis_link_lost", "certificate cannot be verified: ")
 
     def test_a_certificate_that_has_ended(self):
         old = authority().issue("old", "127.0.0.1", days=-1)
@@ -218,8 +217,7 @@ class TrustTest(TlsCase):
         """Nodes tell each other's numbers, which no certificate names."""
         cluster = self.cluster(tls=self.tls("named"))
         self.works(self.broker(cluster, tls_keys(verify="ca")))
-        self.works(self.broker(cluster,
-                               tls_keys(server_name="redis.example")))
+        self.works(self.broker(cluster, tls_keys(server_name="redis.example")))
 
     def test_cluster_of_names(self):
         cluster = self.cluster(
@@ -268,8 +266,7 @@ class TroubleTest(TlsCase):
                      "event=redis_link_lost", "it does not speak TLS")
 
     def test_tls_that_the_broker_does_not_know_of(self):
-        self.refused(self.redis(tls=self.tls()), {},
-                     "event=redis_link_lost",
+        self.refused(self.redis(tls=self.tls()), {}, "event=redis_link_lost",
                      "closed before any answer; is that a port for TLS?")
 
         def alert(peer):
@@ -282,9 +279,8 @@ class TroubleTest(TlsCase):
     def test_silence(self):
         """A listener that says nothing."""
         accepted = []
-        broker = self.refused(
-            [self.listen(accepted.append)], tls_keys(),
-            "no answer to the TLS handshake in time")
+        broker = self.refused([self.listen(accepted.append)], tls_keys(),
+                              "no answer to the TLS handshake in time")
         self.wait_until(lambda: len(accepted) > 2, 10, "it tries again")
         # The time-out is that of connecting.
         began = time.monotonic()
@@ -358,8 +354,7 @@ class TroubleTest(TlsCase):
             redis.command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
             redis.command("CLIENT", "KILL", "TYPE", "pubsub")
             for tag in tags:
-                self.assertIn(client.wait(tag, timeout=20).word,
-                              ("OK", "ERR"))
+                self.assertIn(client.wait(tag, timeout=20).word, ("OK", "ERR"))
         self.works(broker)
 
     def test_much(self):

@@ -144,8 +144,7 @@ class SessionTest(TlsPortCase):
                 capture_output=True, check=True)
             lines = done.stdout.decode().splitlines()
             self.assertTrue(lines[1].startswith("1 OK fence="), lines)
-            self.assertEqual(lines[2:],
-                             ["2 OK count=0", "- OK", "* BYE quit"])
+            self.assertEqual(lines[2:], ["2 OK count=0", "- OK", "* BYE quit"])
 
     def test_first_come(self):
         """Clients of both kinds in one queue."""
@@ -389,9 +388,8 @@ class UserTest(TlsPortCase):
         broker.wait_log("event=certificate_names")
 
     def test_auth_changes_it(self):
-        broker = self.users_broker(
-            "shop cert=shop.example lock=a", secret("ops", "w" * 20) +
-            " lock=* admin")
+        broker = self.users_broker("shop cert=shop.example lock=a",
+                                   secret("ops", "w" * 20) + " lock=* admin")
         client = self.secure(broker, context(certificate("shop",
                                                          "shop.example")))
         client.err("LOCK b", "DENIED")
@@ -404,9 +402,8 @@ class UserTest(TlsPortCase):
         anonymous.ok("LOCK a")
 
     def test_it_counts_for_its_user(self):
-        broker = self.users_broker(
-            "shop cert=shop.example lock=a",
-            overrides={"limits.connections_per_user": 1})
+        broker = self.users_broker("shop cert=shop.example lock=a", overrides={
+            "limits.connections_per_user": 1})
         tls = context(certificate("shop", "shop.example"))
         first = self.secure(broker, tls)
         second = self.secure(broker, tls, greet=False)
@@ -476,9 +473,8 @@ class UserTest(TlsPortCase):
         self.wait_counted(broker, "certificate", 2)
 
     def test_required(self):
-        broker = self.users_broker(
-            "shop cert=shop.example lock=*",
-            overrides={"listen.tls_client_cert": "required"})
+        broker = self.users_broker("shop cert=shop.example lock=*", overrides={
+            "listen.tls_client_cert": "required"})
         self.refused(broker, context(), 1, "certificate")
         broker.wait_log("peer did not return a certificate")
         self.refused(broker, context(newest=VERSIONS[0]), 1)

@@ -168,8 +168,7 @@ class ChangeTest(HarnessCase):
         told = []
         while told.count("STATUS=Ready") < 2:
             told.append(manager.recv(4096).decode())
-        self.assertIn("min-replicas-to-write",
-                      told[len(told) - 2])
+        self.assertIn("min-replicas-to-write", told[len(told) - 2])
 
     def test_settles(self):
         broker = self.broker(self.redis(), {"lease.default": "2s",

@@ -171,10 +171,9 @@ class Broker:
             self._log_start = os.path.getsize(log_path)
         env = {**os.environ, **self.env}
         env.setdefault("UBSAN_OPTIONS", "print_stacktrace=1")
-        self.process = Process([self.program, *(arguments or ("-c", path))],
-                               log_path=log_path, env=env,
-                               name=f"holdfastd {self.port}",
-                               pass_fds=self.pass_fds)
+        self.process = Process(
+            [self.program, *(arguments or ("-c", path))], log_path=log_path,
+            env=env, name=f"holdfastd {self.port}", pass_fds=self.pass_fds)
         _live.add(self)
         return self
 
@@ -370,9 +369,8 @@ class Broker:
         return self.metrics()[f"holdfast_{name}"]
 
     def wait_metric(self, name, at_least, timeout=10.0):
-        return wait_until(
-            lambda: self.metrics().get(name, 0) >= at_least, timeout,
-            f"{name} >= {at_least}", step=0.02)
+        return wait_until(lambda: self.metrics().get(name, 0) >= at_least,
+                          timeout, f"{name} >= {at_least}", step=0.02)
 
     def cpu_us(self):
         """Microseconds of CPU that it has used."""

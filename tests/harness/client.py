@@ -248,9 +248,8 @@ class Client:
         deadline = time.monotonic() + (
             self.timeout if timeout is None else timeout)
         while True:
-            reply = self._find(lambda reply: reply.tag == tag,
-                               max(0.0, deadline - time.monotonic()),
-                               f"the reply to {tag}")
+            reply = self._find(lambda reply: reply.tag == tag, max(
+                0.0, deadline - time.monotonic()), f"the reply to {tag}")
             if reply.final:
                 reply.items, reply.early = items, early
                 return reply
@@ -258,9 +257,8 @@ class Client:
 
     def queued(self, tag, timeout=None):
         """Waits for the QUEUED line of a request with progress=1."""
-        return self._find(
-            lambda reply: reply.tag == tag and reply.word == "QUEUED",
-            timeout, f"QUEUED for {tag}")
+        return self._find(lambda reply: reply.tag == tag and reply.word ==
+                          "QUEUED", timeout, f"QUEUED for {tag}")
 
     def waits(self, line, timeout=None):
         """Sends a LOCK, which must have to wait; its tag."""

@@ -108,9 +108,8 @@ class Process:
             out = None
             if log_path is not None:
                 out = stack.enter_context(open(log_path, "ab"))
-            self.popen = _spawn(self.argv, stdin=stdin, stdout=out,
-                                stderr=out, env=env, cwd=cwd,
-                                pass_fds=pass_fds)
+            self.popen = _spawn(self.argv, stdin=stdin, stdout=out, stderr=out,
+                                env=env, cwd=cwd, pass_fds=pass_fds)
         _live.append((os.getpid(), self))
 
     @property

@@ -262,8 +262,7 @@ class Lock:
             self.fence, self.id = self.now_us + FENCE_JUMP, self.node_id
         adopted = self.adopt()
         if not self.tickets and not self.barred:
-            fence = self.raised(call.seen,
-                                None if adopted else self.given_us)
+            fence = self.raised(call.seen, None if adopted else self.given_us)
             if fence is None:
                 if new:
                     self.fence = None
@@ -366,8 +365,7 @@ class Lock:
 
     def anew(self, ticket, lease):
         """The end of a lease that begins anew: no sooner than it was."""
-        return max(self.now + lease,
-                   min(ticket.ends, self.now + self.longest))
+        return max(self.now + lease, min(ticket.ends, self.now + self.longest))
 
     def again(self, ticket, call):
         """Its broker asks for the same a second time."""

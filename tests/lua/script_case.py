@@ -50,9 +50,8 @@ class ScriptCase(ResultCase):
         ticket = record.tickets[place]
         for name, value in fields.items():
             setattr(ticket, name, value)
-        self.connection.command(
-            "SETRANGE", key, scripts.HEAD_BYTES + place * record.width,
-            ticket.pack())
+        self.connection.command("SETRANGE", key, scripts.HEAD_BYTES +
+                                place * record.width, ticket.pack())
         if "ends" in fields:
             self.edit(key, sweep=0)
 

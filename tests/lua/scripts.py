@@ -157,10 +157,9 @@ def renew(ticket, look=False, sets_end=False, moves=False, tell=False,
           shares=False, watch=False, raises=False, agreed=False, holds=False,
           overdue=False, place=0, arrival=0, fence=0, lease=LEASE, hold=0,
           latest=FOREVER, seen=0):
-    return ticket.pack() + RENEW.pack(
-        place, arrival, fence, bits(look, sets_end, moves, tell, shares, watch,
-                                    raises, agreed, holds, overdue),
-        lease, hold, latest, seen)
+    return ticket.pack() + RENEW.pack(place, arrival, fence, bits(
+        look, sets_end, moves, tell, shares, watch, raises, agreed, holds,
+        overdue), lease, hold, latest, seen)
 
 
 def break_(fence=0):
@@ -199,8 +198,7 @@ class Reply:
                 told = Kind(*KIND.unpack_from(data, at), unpack_words(words))
             elif about:
                 words = data[at + ABOUT.size:at + about]
-                told = About(*ABOUT.unpack_from(data, at),
-                             unpack_words(words))
+                told = About(*ABOUT.unpack_from(data, at), unpack_words(words))
             at += about
             self.results.append(Result(status, bool(handed & 1), *numbers,
                                        some, bool(handed & 2), told))
@@ -382,12 +380,11 @@ class Broker:
                 raise AssertionError(f"{name}: {error}") from None
 
     def header(self):
-        return HEADER.pack(
-            1, self.number, self.lapse, self.broker,
-            self.clock_us, self.forget_after, self.expected_us,
-            self.waiters_max, self.known_id,
-            self.settles_in, self.steady_in, self.within,
-            self.idle_after) + CHANNEL
+        return HEADER.pack(1, self.number, self.lapse, self.broker,
+                           self.clock_us, self.forget_after, self.expected_us,
+                           self.waiters_max, self.known_id, self.settles_in,
+                           self.steady_in, self.within,
+                           self.idle_after) + CHANNEL
 
     def encode(self, name, *operations):
         """The command for operations, each a key and its argument."""

@@ -39,9 +39,8 @@ class NewRecord(ScriptCase):
         self.assertEqual((record.fence, record.arrival, record.low),
                          (result.fence, 2, now + LEASE))
         self.assertEqual(record.id, self.one.id)
-        self.assertEqual(
-            record.id.decode(),
-            self.server.info("replication")["master_replid"])
+        self.assertEqual(record.id.decode(),
+                         self.server.info("replication")["master_replid"])
 
     def test_expiry_of_the_key(self):
         self.hold(who(1))
@@ -59,8 +58,7 @@ class NewRecord(ScriptCase):
 
     def test_hold_longer_than_lease(self):
         self.assertEqual(self.hold(who(1), hold=3600000).ttl, LEASE)
-        self.assertEqual(self.record().holder.hold,
-                         self.one.now + 3600000)
+        self.assertEqual(self.record().holder.hold, self.one.now + 3600000)
 
     def test_no_queue_where_nobody_is(self):
         self.hold(who(1), no_queue=True)
@@ -288,23 +286,18 @@ class Batches(ScriptCase):
 
     def test_used_lock_twice(self):
         self.hold_once(who(1))
-        results = self.one.call(
-            "acquire", (KEY, scripts.acquire(who(2))),
-            (KEY, scripts.acquire(who(2), retry=True)),
-            (KEY, scripts.acquire(who(3), no_queue=True)))
-        self.assertEqual([result.status for result in results],
-                         [OK, OK, BUSY])
+        results = self.one.call("acquire", (KEY, scripts.acquire(who(2))),
+                                (KEY, scripts.acquire(who(2), retry=True)),
+                                (KEY, scripts.acquire(who(3), no_queue=True)))
+        self.assertEqual([result.status for result in results], [OK, OK, BUSY])
         self.assertEqual(results[0].fence, results[1].fence)
 
     def test_release_twice(self):
         self.queue(2)
-        results = self.one.call("release", (KEY, scripts.release(who(0))),
-                                (KEY, scripts.release(who(0))),
-                                (KEY, scripts.release(who(1))))
-        self.assertEqual([result.status for result in results],
-                         [OK, GONE, OK])
-        self.assertEqual([len(result.grants) for result in results],
-                         [1, 0, 1])
+        results = self.one.call("release", (KEY, scripts.release(who(0))), (
+            KEY, scripts.release(who(0))), (KEY, scripts.release(who(1))))
+        self.assertEqual([result.status for result in results], [OK, GONE, OK])
+        self.assertEqual([len(result.grants) for result in results], [1, 0, 1])
         self.assert_holder(who(2))
 
     def test_grants_among_results(self):
@@ -481,8 +474,7 @@ class Words(ScriptCase):
         self.assertEqual(self.record().width, TICKET_BYTES + 256)
         self.wait(who(6))
         expected = [(who(number), ()) for number in range(4)]
-        expected += [(who(4), self.SOME), (who(5), self.LONGEST),
-                     (who(6), ())]
+        expected += [(who(4), self.SOME), (who(5), self.LONGEST), (who(6), ())]
         self.assertEqual(self.shown(), expected)
         for number in range(4):  # places and arrivals are still good
             self.says(self.one.renew(who(number), place=queue[number].place,

@@ -265,8 +265,7 @@ class Kinds(Cost):
         costs["wait=0"] = self.measure(lambda: self.one.acquire(
             who(count + 5), mode=SHARED, no_queue=True))
         record = self.record()
-        self.assertEqual((record.granted, record.live),
-                         (count - 2, count - 1))
+        self.assertEqual((record.granted, record.live), (count - 2, count - 1))
         return costs
 
     def test_nothing_grows_with_the_readers(self):

@@ -176,8 +176,7 @@ class Damage(ScriptCase):
             batch = [(KEY, scripts.renew(who(0, generation=2), moves=True)),
                      (OTHERS[0], scripts.renew(who(1)))]
             results = self.one.call("renew", *batch)
-            self.assertEqual([result.status for result in results],
-                             [OK, GONE])
+            self.assertEqual([result.status for result in results], [OK, GONE])
 
     def test_break(self):
         for data, status in ((b"text", NEWER), (b"\1", CORRUPT),
@@ -194,11 +193,10 @@ class Damage(ScriptCase):
         for stored in (2, 3, 1000, 4294967295):
             for live in (1, stored):
                 self.refused(plain_head(stored=stored, live=live, granted=1,
-                                        used=1, longest=LEASE, low=1)
-                             + scripts.TICKET.pack(
-                                 7, 0, 0, 1, 3, 9, 1, 0, LEASE, 1,
-                                 b"x" * 16, b"y" * 8, b"z" * 8, b"b" * 8, 1,
-                                 0, 0))
+                                        used=1, longest=LEASE, low=1) +
+                             scripts.TICKET.pack(7, 0, 0, 1, 3, 9, 1, 0, LEASE,
+                                                 1, b"x" * 16, b"y" * 8,
+                                                 b"z" * 8, b"b" * 8, 1, 0, 0))
 
     def test_cut_off_queue(self):
         self.queue(10)
@@ -230,9 +228,8 @@ class Damage(ScriptCase):
             for name in CALLS:
                 self.connection.command("SET", KEY, bytes(data))
                 make = scripts.MAKERS[name]
-                results = self.one.call(
-                    name, (KEY, make(who(bit % 5))),
-                    ("holdfast:{none}", make(who(1))))
+                results = self.one.call(name, (KEY, make(who(bit % 5))),
+                                        ("holdfast:{none}", make(who(1))))
                 self.assertEqual(len(results), 2)
             self.connection.command("SET", KEY, bytes(data))
             self.one.break_()

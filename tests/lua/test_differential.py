@@ -70,8 +70,7 @@ class Driver:
             numbers["fence"] = known.fence
         if self.chance.random() < 0.05:
             name = self.chance.choice(sorted(numbers))
-            numbers[name] = max(0, numbers[name]
-                                + self.chance.choice((-1, 1)))
+            numbers[name] = max(0, numbers[name] + self.chance.choice((-1, 1)))
         return numbers
 
     def acquire(self, key, ticket):
@@ -211,8 +210,7 @@ class Differential(ScriptCase):
             name, keys, tickets, arguments = driver.call()
             pair = chance.choice(list(zip(short, long)))
             with self.subTest(seed=seed, step=sum(operations.values())):
-                results = self.both(pair, name, keys, arguments,
-                                    driver.now_us)
+                results = self.both(pair, name, keys, arguments, driver.now_us)
                 driver.answered(name, keys, tickets, results)
                 operations[name] += len(keys)
                 continue

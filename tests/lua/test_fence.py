@@ -257,8 +257,7 @@ class OldCopies(ScriptCase):
         self.use(self.one, 1)
         self.given(self.one.last.time_us - 100 * FENCE_JUMP)
         fence = self.use(self.one, 1)
-        self.assertLessEqual(fence, self.one.last.time_us
-                             + 2 * FENCE_JUMP + 1)
+        self.assertLessEqual(fence, self.one.last.time_us + 2 * FENCE_JUMP + 1)
         self.given(self.one.last.time_us + FENCE_JUMP)
         self.assertEqual(self.use(self.one, 1), fence + 1)
 

@@ -118,8 +118,7 @@ class Client:
         chance = self.chance
         if self.last and chance.random() < 0.03:  # its answer was lost
             return dataclasses.replace(self.last, retry=True)
-        name = chance.choices(("acquire", "release", "renew"),
-                              self.weights)[0]
+        name = chance.choices(("acquire", "release", "renew"), self.weights)[0]
         if chance.random() < 0.02:
             name = "break"
         number, ticket, broker = self.some()
@@ -311,8 +310,7 @@ class Model(ScriptCase):
         self.mores += outcome.more
         for kind, ticket in outcome.published:
             self.published[kind] = self.published.get(kind, 0) + 1
-            expected = (scripts.CHANNEL + b"watch",
-                        b"W" + client.key.encode())
+            expected = (scripts.CHANNEL + b"watch", b"W" + client.key.encode())
             if kind == "M":
                 broker, request, generation = ticket
                 expected = (scripts.CHANNEL + broker, b"M" + request
@@ -335,9 +333,8 @@ class Model(ScriptCase):
             self.assertEqual(result.again > 0,
                              outcome.waits or result.status == BUSY)
         else:
-            self.assertEqual((result.arrival, result.fence, result.ttl),
-                             (ticket.arrival, ticket.fence,
-                              ticket.ends - lock.now))
+            self.assertEqual((result.arrival, result.fence, result.ttl), (
+                ticket.arrival, ticket.fence, ticket.ends - lock.now))
             client.places[ticket.arrival] = result.place
         if result.status == WAITING:
             self.compare_ahead(lock, ticket, result)

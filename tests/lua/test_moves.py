@@ -217,9 +217,8 @@ class Holder(Moves):
             for number in (0, 1):
                 self.two.acquire(again(number, 2), moves=True, words=words)
             _, _, tickets = self.one.inspect()
-            self.assertEqual(
-                [unpack_words(ticket.words) for ticket in tickets],
-                [words] * 2)
+            self.assertEqual([unpack_words(ticket.words)
+                              for ticket in tickets], [words] * 2)
             self.assert_order(again(0, 2), again(1, 2))
 
     def test_longer_leases_at_the_other_broker(self):

@@ -23,9 +23,8 @@ class Order(ScriptCase):
         fences = []
         for number, which in enumerate(places):
             broker = brokers[which]
-            ticket = self.assert_holder(
-                who(number),
-                self.record().holder.flags)
+            ticket = self.assert_holder(who(number),
+                                        self.record().holder.flags)
             fences.append(ticket.fence)
             self.says(broker.renew(who(number), fence=ticket.fence), OK)
             self.assert_holder(who(number))
@@ -104,9 +103,8 @@ class HandOver(ScriptCase):
 
     def test_other_broker(self):
         listener = self.closing(scripts.connect(self.server))
-        listener.subscribe(scripts.CHANNEL + b"broker-1",
-                           scripts.CHANNEL + b"broker-2",
-                           scripts.CHANNEL + b"broker-3")
+        listener.subscribe(scripts.CHANNEL + b"broker-1", scripts.CHANNEL +
+                           b"broker-2", scripts.CHANNEL + b"broker-3")
         first = self.hold(who(0))
         self.wait(who(1), self.two)
         self.wait(who(2), self.three)
@@ -192,9 +190,8 @@ class Lapse(ScriptCase):
         self.assert_order(who(2), who(3), who(4), who(5), who(6))
         self.assert_holder(who(4), UNCLAIMED)
         flags = {ticket.who: ticket.flags for ticket in self.record().living}
-        self.assertEqual(
-            [flags[who(number)] for number in (2, 3, 5, 6)],
-            [WAITS + SUSPENDED] * 3 + [WAITS])
+        self.assertEqual([flags[who(number)] for number in (2, 3, 5, 6)],
+                         [WAITS + SUSPENDED] * 3 + [WAITS])
 
     def test_they_are_back_when_their_broker_speaks(self):
         self.lapse()
@@ -332,8 +329,7 @@ class Expiry(ScriptCase):
         self.edit_ticket(1, ends=self.one.now + 60)
         self.says(self.one.renew(who(1), arrival=queue[1].arrival, place=1),
                   WAITING, ttl=LEASE)
-        self.assertEqual(self.record().tickets[1].ends,
-                         self.one.now + LEASE)
+        self.assertEqual(self.record().tickets[1].ends, self.one.now + LEASE)
 
     def test_refresh_shows_how_many_are_ahead(self):
         self.queue(3)

@@ -55,8 +55,7 @@ class Readers(Kinds):
                 ("RW", "+."), ("RR", "++"), ("RRW", "++."), ("RWR", "+.."),
                 ("RRWRRW", "++...."), ("WRRR", "+...")):
             self.connection.command("DEL", KEY)
-            self.assertEqual(self.statuses(self.stand(kinds)), expected,
-                             kinds)
+            self.assertEqual(self.statuses(self.stand(kinds)), expected, kinds)
 
     def test_in_strict_order(self):
         """All leave in the order of their grants: who is there, each time."""
@@ -188,8 +187,7 @@ class Many(Kinds):
             results = broker.call("acquire", *(
                 (KEY, scripts.acquire(who(number), mode=SHARED))
                 for number in range(first, min(first + 100, count + 1))))
-            self.assertEqual({result.status for result in results},
-                             {WAITING})
+            self.assertEqual({result.status for result in results}, {WAITING})
 
     def test_a_thousand_at_once(self):
         self.fill(1000)

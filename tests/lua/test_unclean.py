@@ -262,11 +262,10 @@ class Break(ClockCase):
         two = self.hold(who(1), self.two, mode=SHARED)
         self.wait(who(2))
         self.taken(2)
-        self.assertEqual(told(), [
-            (b"broker-1", b"B" + who(0).request
-             + struct.pack("<d", one.fence)),
-            (b"broker-2", b"B" + who(1).request
-             + struct.pack("<d", two.fence))])
+        self.assertEqual(told(), [(b"broker-1", b"B" + who(0).request +
+                                   struct.pack("<d", one.fence)),
+                                  (b"broker-2", b"B" + who(1).request +
+                                   struct.pack("<d", two.fence))])
         self.taken(2)  # whoever asks again is not believed to have been told
         self.assertEqual(len(told()), 2)
 

@@ -124,11 +124,9 @@ def build(folder, jobs):
 
 def simulate(folder, *arguments):
     """Its output; None if no promise was broken."""
-    run = subprocess.run(
-        [os.path.join(folder, "build", "holdfast-sim"), "--no-shrink",
-         *arguments],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False,
-        timeout=3600)
+    run = subprocess.run([os.path.join(folder, "build", "holdfast-sim"),
+                          "--no-shrink", *arguments], stdout=subprocess.PIPE,
+                         stderr=subprocess.DEVNULL, check=False, timeout=3600)
     return run.stdout.decode(errors="replace") if run.returncode != 0 else None
 
 

@@ -26,9 +26,8 @@ class Fake(HarnessCase):
         seed = os.environ.get("HOLDFAST_SEED") or str(
             random.SystemRandom().randrange(2 ** 32))
         log = os.path.join(self.folder(), "log")
-        run = self.process(
-            [PROGRAM, "--seed", seed, "--count", str(count), *addresses],
-            log_path=log)
+        run = self.process([PROGRAM, "--seed", seed, "--count", str(count),
+                            *addresses], log_path=log)
         status = run.wait(SECONDS)
         with open(log, encoding="utf-8", errors="replace") as file:
             said = file.read()

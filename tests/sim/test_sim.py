@@ -94,9 +94,8 @@ class SeedTest(unittest.TestCase):
             self.assertTrue(any(line.startswith(f"  {key}: ")
                                 for line in more))
         self.assertIn("lease.default ms", runs[0]["config"])
-        self.assertEqual(
-            "1 to 9, 3 values, quartiles 1 5 9, 9 in 50 %",
-            summary.values({"9": 2, "1": 1, "5": 1}))
+        self.assertEqual("1 to 9, 3 values, quartiles 1 5 9, 9 in 50 %",
+                         summary.values({"9": 2, "1": 1, "5": 1}))
 
     def test_some_settings(self):
         with tempfile.TemporaryDirectory() as folder:
