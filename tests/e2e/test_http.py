@@ -1,21 +1,20 @@
 """The operators' port: health, readiness, metrics, the status page, limits."""
 
-import os
 import socket
-import sys
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
-from harness import Broker, HarnessCase  # noqa: E402
-from harness import skip_without_daemon  # noqa: E402
+from harness import Broker, HarnessCase, skip_without_daemon
 
 CONNECTIONS = 32
 
 
-def ask(broker, request, timeout=10.0):
-    """(status line, {header: value}, body) of raw bytes on a connection."""
+def connect(broker, timeout=10.0):
     host, port = broker.admin_address.split(":")
-    with socket.create_connection((host, int(port)), timeout) as sock:
+    return socket.create_connection((host, int(port)), timeout)
+
+
+def ask(broker, request):
+    """(status line, {header: value}, body) of raw bytes on a connection."""
+    with connect(broker) as sock:
         sock.sendall(request)
         answer = b""
         while True:
@@ -105,8 +104,7 @@ class HttpTest(HarnessCase):
 
     def test_in_pieces(self):
         broker = self.broker()
-        host, port = broker.admin_address.split(":")
-        with socket.create_connection((host, int(port)), 10) as sock:
+        with connect(broker) as sock:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             for byte in b"GET /healthz HTTP/1.1\r\n\r\n":
                 sock.sendall(bytes([byte]))
@@ -115,11 +113,8 @@ class HttpTest(HarnessCase):
     def test_slow_ones_and_too_many(self):
         """Those who only connect are ended; meanwhile clients are served."""
         broker = self.broker()
-        host, port = broker.admin_address.split(":")
-        idle = [socket.create_connection((host, int(port)), 30)
+        idle = [self.closing(connect(broker, 30))
                 for _ in range(CONNECTIONS + 8)]
-        for sock in idle:
-            self.addCleanup(sock.close)
         for sock in idle:
             self.assertEqual(sock.recv(1), b"")
         self.client(broker).ok("LOCK a")
@@ -131,21 +126,17 @@ class HttpTest(HarnessCase):
     def test_who_asks_gets_in(self):
         """However many there are who say nothing, little, or read nothing."""
         broker = self.broker()
-        host, port = broker.admin_address.split(":")
         for what in (b"", b"GET /met", b"GET /metrics HTTP/1.1\r\n\r\n"):
             for _ in range(2 * CONNECTIONS):
-                sock = socket.create_connection((host, int(port)), 30)
-                self.addCleanup(sock.close)
-                sock.sendall(what)
+                self.closing(connect(broker, 30)).sendall(what)
             self.assertEqual(broker.http("/healthz")[0], 200)
             self.assertEqual(broker.http("/readyz")[0], 200)
 
     def test_clients_do_not_wait_for_http(self):
         broker = self.broker()
-        host, port = broker.admin_address.split(":")
         client = self.client(broker)
         for _ in range(200):
-            sock = socket.create_connection((host, int(port)), 10)
+            sock = connect(broker)
             sock.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
             sock.close()  # gone before the answer
         client.ok("LOCK a")

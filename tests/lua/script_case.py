@@ -1,6 +1,6 @@
 """A TestCase with three brokers before one real Redis, and their records."""
 
-from harness import HarnessCase, shared_redis
+from harness import HarnessCase, RedisError, shared_redis
 
 import scripts
 from scripts import (GRANTED, HEAD, HEAD_FIELDS, HELD, KEY, OK, WAITING, Record,
@@ -14,6 +14,13 @@ class ResultCase(HarnessCase):
             (result.status, {name: getattr(result, name) for name in fields}),
             (status, fields), result)
         return result
+
+    def assert_error(self, code, ask, *arguments, **options):
+        """The text of the error with this code that Redis answers ask(...)."""
+        with self.assertRaises(RedisError) as caught:
+            ask(*arguments, **options)
+        self.assertEqual(caught.exception.code, code)
+        return caught.exception.text
 
 
 class ScriptCase(ResultCase):

@@ -1,6 +1,6 @@
 """acquire: free, new and used records, asking twice, refusals, words."""
 
-from harness import RedisError, shared_redis
+from harness import shared_redis
 
 import scripts
 from script_case import KEY, ClockCase, ResultCase, ScriptCase
@@ -16,8 +16,8 @@ class WritableReplica(ResultCase):
         broker = scripts.Broker(connection, b"broker-1")
         self.says(broker.acquire(who(1)), OK)
         server.command("REPLICAOF", "127.0.0.1", "1")
-        with self.assertRaisesRegex(RedisError, "^READONLY "):
-            broker.acquire(who(2), key="holdfast:{other}")
+        self.assert_error("READONLY", broker.acquire, who(2),
+                          key="holdfast:{other}")
         self.assertIsNone(connection.command("GET", "holdfast:{other}"))
         server.command("REPLICAOF", "NO", "ONE")
 
