@@ -3,7 +3,7 @@
 import os
 import re
 
-from harness import HarnessCase, skip_without_daemon
+from harness import HarnessCase
 
 PAGE = os.path.join(os.path.dirname(__file__), "..", "..", "packaging", "doc",
                     "operations.md")
@@ -23,7 +23,6 @@ def rules():
         r"```\n(ACL SETUSER holdfast .*?)```", text, re.S)]
 
 
-@skip_without_daemon
 class AclTest(HarnessCase):
     def setUp(self):
         self.rule, self.sentinel_rule = rules()

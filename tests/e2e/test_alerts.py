@@ -12,7 +12,7 @@ import re
 import unittest
 from pathlib import Path
 
-from harness import skip_without_daemon, temp_folder
+from harness import temp_folder
 from shared import TREE, promtool
 from tls_wire import TlsPortCase
 
@@ -270,7 +270,6 @@ class DashboardTest(unittest.TestCase):
         self.assertIn(f"{len(lines) - 3} rules found", output)
 
 
-@skip_without_daemon
 class NamesTest(TlsPortCase):
     """A real broker has what rules and dashboard name."""
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from fake_broker import HOLDFAST
-from harness import FIRST_WORDS_AT, HarnessCase, skip_without_daemon
+from harness import FIRST_WORDS_AT, HarnessCase
 from harness.broker import broker_path
 from harness.processes import is_running
 
@@ -42,7 +42,6 @@ class AuditCase(HarnessCase):
                    for item in client.ok(f"SHOW {name}").items)
 
 
-@skip_without_daemon
 class AuditTest(AuditCase):
     def test_holds_of_all_brokers(self):
         for redis in (self.redis(), self.cluster()):
@@ -188,7 +187,6 @@ class AuditTest(AuditCase):
         self.assertEqual(client.ok("AUDIT", timeout=30)["skipped"], "1")
 
 
-@skip_without_daemon
 class QuorumTest(AuditCase):
     def test_holds_and_waits(self):
         nodes = [self.redis().address for _ in range(3)]
@@ -207,7 +205,6 @@ class QuorumTest(AuditCase):
         ].count("waiting") == 1, 10, "the wait is found where it is")
 
 
-@skip_without_daemon
 class TimeTest(AuditCase):
     """By time."""
 
@@ -270,7 +267,6 @@ os.rename(path + ".new", path + ".json")
 """
 
 
-@skip_without_daemon
 class HookTest(AuditCase):
     def setUp(self):
         self.dir = self.folder()
@@ -431,7 +427,6 @@ class HookTest(AuditCase):
         client.ok("LOCK b")
 
 
-@skip_without_daemon
 class CommandTest(AuditCase):
     def run_audit(self, broker, *options):
         return subprocess.run(

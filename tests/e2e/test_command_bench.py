@@ -1,18 +1,13 @@
 """holdfast bench: that it measures, ends, and leaves nothing behind."""
 
 import json
-import os
 import signal
 import subprocess
-import sys
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
-from fake_broker import HOLDFAST, CommandCase  # noqa: E402
-from harness import skip_without_daemon  # noqa: E402
-from shared import BrokerCase, stats  # noqa: E402
-from test_auth import AuthCase  # noqa: E402
+from fake_broker import HOLDFAST, CommandCase
+from shared import BrokerCase, stats
+from test_auth import AuthCase
 
 FIELDS = {"op", "count", "per_second", "p50_us", "p99_us", "max_us", "errors",
           "connections", "keys", "time_ms"}
@@ -24,7 +19,6 @@ def rows(output):
     return {row["op"]: row for row in found}
 
 
-@skip_without_daemon
 class BenchTest(BrokerCase):
     def bench(self, *words, check=0, **options):
         done = subprocess.run(
@@ -153,7 +147,6 @@ def limit_files():
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, 4096))
 
 
-@skip_without_daemon
 class UsersTest(AuthCase):
     def test_rights(self):
         broker = self.users_broker()

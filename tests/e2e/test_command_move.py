@@ -5,11 +5,9 @@ import os
 import signal
 import subprocess
 import sys
-import unittest
 
 from fake_broker import HOLDFAST, CommandCase
 from harness import Broker, shared_redis
-from harness.broker import broker_path
 
 # Starts a command, kills it, and reaps nothing of what it leaves behind.
 UNREAPING = """
@@ -26,8 +24,6 @@ sys.stdin.readline()
 HOLD = 'echo "up $HOLDFAST_FENCE" >>%s; read line; echo down >>%s'
 
 
-@unittest.skipUnless(os.access(broker_path(), os.X_OK),
-                     f"{broker_path()} is not built")
 class MoveCase(CommandCase):
     """Brokers on one Redis, and commands that know both."""
 

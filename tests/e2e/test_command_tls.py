@@ -5,13 +5,12 @@ import re
 import socket
 import subprocess
 import time
-import unittest
 
 import test_command_move
 from fake_broker import CommandCase, is_running
 from harness import Authority, Broker, Client, ports, shared_redis
-from harness.broker import broker_path
 from tls_wire import authority, certificate
+
 
 def trust(ca=None):
     return {"HOLDFAST_TLS_CA": ca or authority().cert}
@@ -49,8 +48,6 @@ class TlsBroker(Broker):
         self._tls.release()
 
 
-@unittest.skipUnless(os.access(broker_path(), os.X_OK),
-                     f"{broker_path()} is not built")
 class TlsCase(CommandCase):
     def holdfastd(self, overrides=None, **options):
         return self.closing(TlsBroker(overrides, **options)).start()

@@ -4,13 +4,10 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import unittest
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
-from harness import temp_folder  # noqa: E402
-from shared import TREE  # noqa: E402
+from harness import temp_folder
+from shared import TREE
 
 SCRIPT = os.path.join(TREE, "packaging", "completion", "holdfast.bash")
 PROGRAM = os.environ.get("HOLDFAST") or os.path.join(TREE, "build", "holdfast")

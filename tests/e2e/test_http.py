@@ -2,7 +2,7 @@
 
 import socket
 
-from harness import Broker, HarnessCase, skip_without_daemon
+from harness import Broker, HarnessCase
 
 CONNECTIONS = 32
 
@@ -28,7 +28,6 @@ def ask(broker, request):
     return first, headers, body
 
 
-@skip_without_daemon
 class HttpTest(HarnessCase):
     def test_healthy_and_ready(self):
         broker = self.broker()

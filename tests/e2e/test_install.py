@@ -8,7 +8,7 @@ import subprocess
 import unittest
 
 from harness import temp_folder
-from harness.case import HarnessCase, skip_without_daemon
+from harness.case import HarnessCase
 from shared import TREE
 
 PROGRAMS = ("holdfastd", "holdfast", "libholdfast.a", "libholdfast-tls.a")
@@ -193,7 +193,6 @@ class InstallTest(unittest.TestCase):
             self.assertTrue(subprocess.check_output([f"{source}.out"]))
 
 
-@skip_without_daemon
 class ConfigurationTest(HarnessCase):
     def test_with_the_redis_of_the_distribution(self):
         """The installed file, with free ports in place of its own."""

@@ -8,13 +8,9 @@ import re
 import shlex
 import signal
 import subprocess
-import sys
 import time
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
-from harness import (Broker, Client, HarnessCase, shared_redis,  # noqa: E402
-                     skip_without_daemon, wait_until)
+from harness import Broker, Client, HarnessCase, shared_redis, wait_until
 
 TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 FLOOD = 40
@@ -29,7 +25,6 @@ def flood(broker):
             client.at_end()
 
 
-@skip_without_daemon
 class LogTest(HarnessCase):
     def start(self, env=None, folder=None, **log):
         return self.broker(overrides={"log": log}, env=env, folder=folder)
@@ -210,7 +205,6 @@ class LogTest(HarnessCase):
         self.assertEqual(self.held_back(broker), [])
 
 
-@skip_without_daemon
 class PipeTest(HarnessCase):
     """The reader of stderr may be slow or gone."""
 

@@ -5,10 +5,8 @@ import re
 import subprocess
 import sys
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
-from harness import HarnessCase, skip_without_daemon  # noqa: E402
-from shared import TREE, promtool  # noqa: E402
+from harness import HarnessCase
+from shared import TREE, promtool
 
 TABLES = {
     "counters.def": os.path.join(TREE, "daemon", "op"),
@@ -49,7 +47,6 @@ def series(labels=None):
     return names
 
 
-@skip_without_daemon
 class MetricsTest(HarnessCase):
     def setUp(self):
         self.redis_server = self.redis()

@@ -3,13 +3,12 @@
 import threading
 import time
 
-from harness import HEAD_AT, HarnessCase, skip_without_daemon
+from harness import HEAD_AT, HarnessCase
 
 QUICK = {"lease.default": "3s", "redis.command_timeout": "500ms",
          "redis.connect_timeout": "500ms"}
 
 
-@skip_without_daemon
 class QuorumTest(HarnessCase):
     COUNT = 3
 

@@ -6,13 +6,12 @@ $HOLDFAST_SEED (1) and $RANDOM_OPERATIONS (5000) choose others.
 import os
 
 import random_operations
-from harness import HarnessCase, shared_redis, skip_without_daemon
+from harness import HarnessCase, shared_redis
 
 SEED = int(os.environ.get("HOLDFAST_SEED", "1"))
 OPERATIONS = int(os.environ.get("RANDOM_OPERATIONS", "5000"))
 
 
-@skip_without_daemon
 class RandomTest(HarnessCase):
     test_timeout = 300
 

@@ -8,8 +8,7 @@ import struct
 import threading
 import time
 
-from harness import (HEAD_AT, HarnessCase, shared_redis,
-                     skip_without_daemon)
+from harness import HEAD_AT, HarnessCase, shared_redis
 from harness.broker import broker_path
 from shared import BrokerCase, record_field, stats
 
@@ -153,7 +152,6 @@ class MemoryTest(BrokerCase):
             neighbour.ok("PING")
 
 
-@skip_without_daemon
 class NoMemoryTest(HarnessCase):
     def setUp(self):
         with open(broker_path(), "rb") as file:
@@ -240,7 +238,6 @@ class ShowTest(BrokerCase):
         client.ok("SHOW show/shared limit=0", state="held", mode="exclusive")
 
 
-@skip_without_daemon
 class BelieveTest(HarnessCase):
     def test_one_broker_never_believes_two(self):
         """Redis' data went: the next grant is told after LOST, not before."""
@@ -286,7 +283,6 @@ class BelieveTest(HarnessCase):
         self.assertIn(reply.code, ("UNAVAILABLE", "INDOUBT"))
 
 
-@skip_without_daemon
 class HandOverTest(HarnessCase):
     def test_wait_0_where_only_a_dead_brokers_waiters_are_left(self):
         """They were in the way until their lives ended, a lease later."""

@@ -2,14 +2,13 @@
 
 import time
 
-from harness import HarnessCase, skip_without_daemon
+from harness import HarnessCase
 
 LEASE = {"lease.default": "3s", "redis.settle": "3s",
          "redis.command_timeout": "500ms", "redis.connect_timeout": "500ms"}
 LONG = {"lease.default": "10s", "redis.settle": "10s"}
 
 
-@skip_without_daemon
 class SettleCase(HarnessCase):
     def begin(self, brokers=1, **options):
         """A Redis that saves nothing, and brokers that are settled with it."""
@@ -337,7 +336,6 @@ class BenignTest(SettleCase):
         self.client(self.brokers[0]).ok("LOCK a wait=0")
 
 
-@skip_without_daemon
 class PromotionTest(HarnessCase):
     def test_writes_that_the_replica_lacks(self):
         """Its locks are kept and wait for one another; the other shards do

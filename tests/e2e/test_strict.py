@@ -5,15 +5,13 @@ import os
 import subprocess
 import time
 
-from harness import (HarnessCase, RedisError, broker_path,
-                     skip_without_daemon, slot_of)
+from harness import HarnessCase, RedisError, broker_path, slot_of
 
 STRICT = {"redis.safety": "strict", "redis.settle": "0s",
           "lease.default": "3s", "redis.command_timeout": "500ms",
           "redis.connect_timeout": "500ms", "redis.patience": "1s"}
 
 
-@skip_without_daemon
 class StrictTest(HarnessCase):
     def begin(self, replicas=1):
         """A master and its replicas, which are up to date."""
@@ -217,7 +215,6 @@ class StrictTest(HarnessCase):
         client.ok("LOCK b wait=10s")
 
 
-@skip_without_daemon
 class StrictClusterTest(HarnessCase):
     def test_a_node_is_left_while_answers_wait(self):
         cluster = self.cluster(masters=2, replicas=1)

@@ -9,7 +9,7 @@ import threading
 import time
 from pathlib import Path
 
-from harness import Authority, HarnessCase, Tls, skip_without_daemon
+from harness import Authority, HarnessCase, Tls
 from harness.certificates import openssl
 from test_config_run import run
 
@@ -101,7 +101,6 @@ class TlsCase(HarnessCase):
         waiter.close()
 
 
-@skip_without_daemon
 class TopologyTest(TlsCase):
     """All links of each kind."""
 
@@ -157,7 +156,6 @@ class TopologyTest(TlsCase):
         one.wait_log("use=replicas")
 
 
-@skip_without_daemon
 class TrustTest(TlsCase):
     def test_client_certificate(self):
         redis = self.redis(tls=self.tls())
@@ -252,7 +250,6 @@ class TrustTest(TlsCase):
             self.assertEqual(names[port], name)
 
 
-@skip_without_daemon
 class TroubleTest(TlsCase):
     def test_redis_without_tls(self):
         self.refused(self.redis(), tls_keys(), "event=redis_link_lost")
@@ -382,7 +379,6 @@ class TroubleTest(TlsCase):
         self.assertGreater(broker.metric("renewals_total"), 20000)
 
 
-@skip_without_daemon
 class ConfigurationTest(TlsCase):
     def told(self, **keys):
         """Status and error of `-t`, and of a start, which are the same."""

@@ -12,7 +12,7 @@ import time
 import unittest
 from pathlib import Path
 
-from harness import Authority, Client, shared_redis, skip_without_daemon
+from harness import Authority, Client, shared_redis
 from test_activation import ActivationCase, address_of, has_v6
 from test_config_run import run
 from tls_wire import TlsPortCase, authority, certificate, context
@@ -33,7 +33,6 @@ time.sleep(100)
 VERSIONS = (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
 
 
-@skip_without_daemon
 class SessionTest(TlsPortCase):
     def setUp(self):
         self.broker_ = self.tls_broker()
@@ -182,7 +181,6 @@ class SessionTest(TlsPortCase):
         self.assertLess(time.monotonic() - began, 4)  # not stop_grace
 
 
-@skip_without_daemon
 class EndTest(TlsPortCase):
     """Requests before an end are carried out; holds are freed."""
 
@@ -315,7 +313,6 @@ def secret(user, word):
     return f"{user} secret=sha256${salt.hex()}${digest}"
 
 
-@skip_without_daemon
 class UserTest(TlsPortCase):
     def users_broker(self, *lines, overrides=None):
         self.users = self.users_file(*lines)
@@ -522,7 +519,6 @@ class UserTest(TlsPortCase):
         self.secure(broker, context(ca=both)).ok("PING")
 
 
-@skip_without_daemon
 class ReloadTest(TlsPortCase):
     def setUp(self):
         folder = self.folder()
@@ -664,7 +660,6 @@ class ReloadTest(TlsPortCase):
         self.secure(self.broker_).ok("PING")
 
 
-@skip_without_daemon
 class AddressTest(TlsPortCase):
     @unittest.skipUnless(has_v6(), "no IPv6 on loopback")
     def test_v6_and_several(self):
@@ -723,7 +718,6 @@ class AddressTest(TlsPortCase):
             self.assertIn(why, error)
 
 
-@skip_without_daemon
 class PassedTest(ActivationCase):
     """A socket named `tls` stands for listen.tls."""
 

@@ -11,7 +11,7 @@ import ssl
 import threading
 import time
 
-from harness import Client, skip_without_daemon
+from harness import Client
 from harness.certificates import Certificate, openssl
 from tls_wire import TlsPortCase, Wire, authority, context
 
@@ -125,7 +125,6 @@ class HostileCase(TlsPortCase):
         self.assertEqual(self.broker_.metric("tls_connections"), 0)
 
 
-@skip_without_daemon
 class NonsenseTest(HostileCase):
     def test_no_tls(self):
         broker = self.broker_
@@ -254,7 +253,6 @@ class NonsenseTest(HostileCase):
         self.fail("each time the flood was answered first")
 
 
-@skip_without_daemon
 class PiecesTest(HostileCase):
     def cut(self, flights, at):
         """A handshake that ends after so many bytes of its own."""
@@ -327,7 +325,6 @@ class PiecesTest(HostileCase):
         self.settled()
 
 
-@skip_without_daemon
 class FloodTest(HostileCase):
     def comes_in(self):
         """It may have to try again: a part of all has no room."""
@@ -371,7 +368,6 @@ class FloodTest(HostileCase):
         self.settled()
 
 
-@skip_without_daemon
 class LimitTest(TlsPortCase):
     def test_no_tls_and_many(self):
         """They are told of in a few lines."""

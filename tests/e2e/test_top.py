@@ -1,22 +1,17 @@
 """TOP: what is waited for most, and who is oldest."""
 
 import json
-import os
 import subprocess
-import sys
 
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-
-from fake_broker import HOLDFAST  # noqa: E402
-from harness import HarnessCase, skip_without_daemon  # noqa: E402
-from test_auth import AuthCase  # noqa: E402
+from fake_broker import HOLDFAST
+from harness import HarnessCase
+from test_auth import AuthCase
 
 
 def of_kind(items, kind):
     return [item for item in items if item["kind"] == kind]
 
 
-@skip_without_daemon
 class TopTest(HarnessCase):
     def start(self):
         return self.broker(self.redis())
@@ -98,7 +93,6 @@ class TopTest(HarnessCase):
         self.assertIn("KIND", top("-o", "columns").decode())
 
 
-@skip_without_daemon
 class RightsTest(AuthCase):
     def test_who_is_told(self):
         broker = self.users_broker()

@@ -3,7 +3,7 @@
 import contextlib
 import time
 
-from harness import HarnessCase, skip_without_daemon
+from harness import HarnessCase
 
 QUICK = {"redis.command_timeout": "500ms", "redis.connect_timeout": "500ms"}
 
@@ -17,7 +17,6 @@ def served(client, name, within=30.0):
             return reply
 
 
-@skip_without_daemon
 class SentinelTest(HarnessCase):
     def begin(self, overrides=None, **options):
         redis = self.sentinels(**options)

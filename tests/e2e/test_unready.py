@@ -5,7 +5,7 @@ import os
 import socket
 import subprocess
 
-from harness import HarnessCase, skip_without_daemon
+from harness import HarnessCase
 from harness.certificates import Authority
 from test_tls import TlsCase, tls_keys
 
@@ -15,7 +15,6 @@ QUICK = {"redis.patience": "100ms", "redis.command_timeout": "200ms",
          "redis.connect_timeout": "200ms"}
 
 
-@skip_without_daemon
 class SetUpTest(TlsCase):
     """Set-ups that cannot work: each has a reason of its own."""
 
@@ -143,7 +142,6 @@ class SetUpTest(TlsCase):
         self.unready("certificate", redis, tls_keys(ca=Authority("x").cert))
 
 
-@skip_without_daemon
 class ChangeTest(HarnessCase):
     def test_refused_and_taken_again(self):
         """It hears of the end with no client's help."""

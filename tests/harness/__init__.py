@@ -9,8 +9,7 @@ lives in a folder that is removed at the end.
 """
 
 from .broker import Broker, BrokerFailure, broker_path
-from .case import (Closing, HarnessCase, shared_cluster, shared_redis,
-                   skip_without_daemon)
+from .case import Closing, HarnessCase, shared_cluster, shared_redis
 from .certificates import Authority, Tls
 from .client import Client, ClientError, Reply, encode
 from .processes import Process, temp_folder, wait_until
@@ -25,5 +24,5 @@ __all__ = [
     "HarnessCase", "Monitor", "Process", "RedisCluster", "RedisConnection",
     "RedisError", "RedisServer", "Reply", "Sentinels", "Tls",
     "broker_path", "encode", "shared_cluster", "shared_redis",
-    "skip_without_daemon", "slot_of", "temp_folder", "wait_until",
+    "slot_of", "temp_folder", "wait_until",
 ]

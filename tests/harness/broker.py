@@ -12,6 +12,7 @@ import os
 import re
 import signal
 import time
+import unittest
 import urllib.error
 import urllib.request
 import weakref
@@ -164,7 +165,10 @@ class Broker:
     # life
 
     def spawn(self, *arguments):
-        """Starts it without waiting; arguments default to -c FILE."""
+        """Starts it without waiting; arguments default to -c FILE. The test is
+        skipped if it is not built."""
+        if not os.access(self.program, os.X_OK):
+            raise unittest.SkipTest(f"{self.program} is not built")
         path = self.write_config()
         log_path = os.path.join(self.dir, "holdfastd.log")
         with contextlib.suppress(OSError):

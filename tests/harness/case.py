@@ -5,7 +5,7 @@ import os
 import unittest
 
 from . import ports
-from .broker import Broker, broker_path
+from .broker import Broker
 from .client import Client
 from .processes import Process, temp_folder, wait_until
 from .redis_server import RedisCluster, RedisServer
@@ -38,12 +38,6 @@ def shared_cluster():
     cluster = _share("cluster", RedisCluster)
     cluster.flush()
     return cluster
-
-
-def skip_without_daemon(what):
-    """Decorator for tests and classes that need holdfastd."""
-    return unittest.skipUnless(os.access(broker_path(), os.X_OK),
-                               f"{broker_path()} is not built")(what)
 
 
 class Closing:
