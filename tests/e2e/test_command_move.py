@@ -331,11 +331,15 @@ class KilledWaiterTest(MoveCase):
         os.kill(process.pid, signal.SIGKILL)
         self.assert_left()
 
-    def test_run(self):
-        self.killed("run", "job", "--", "true")
-
-    def test_lock(self):
-        self.killed("lock", "--owner", "till 3", "job")
+    def test_commands(self):
+        for words in (("run", "job", "--", "true"),
+                      ("run", "--shared", "job", "--", "true"),
+                      # It has never held the lock: there is no delay.
+                      ("run", "--delay", "1h", "job", "--", "true"),
+                      ("lock", "--owner", "till 3", "job")):
+            with self.subTest(words=words):
+                self.killed(*words)
+                self.rival.ok("UNLOCK job")
 
     def test_several_keys(self):
         """One of them is held already."""
@@ -350,12 +354,6 @@ class KilledWaiterTest(MoveCase):
         self.wait_position(self.holder, "job", 1)
         os.kill(process.pid, signal.SIGKILL)
         self.client().ok("LOCK job limit=3 wait=10s")
-
-    def test_shared(self):
-        self.killed("run", "--shared", "job", "--", "true")
-
-    def test_no_delay_for_who_never_held_it(self):
-        self.killed("run", "--delay", "1h", "job", "--", "true")
 
     def wait_at_one(self):
         self.holder = self.client(self.two)

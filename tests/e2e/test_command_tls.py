@@ -319,7 +319,6 @@ class KilledByTlsTest(ByTls, test_command_move.KilledTest):
 
 class KilledWaiterByTlsTest(ByTls, test_command_move.KilledWaiterTest):
     test_semaphore = None
-    test_shared = None
 
 
 class WatchByTlsTest(ByTls, test_command_move.MoveCase):

@@ -98,19 +98,14 @@ class EndTest(HarnessCase):
             wait_until(lambda pid=pid: not is_running(pid), 5,
                        f"pid {pid} is dead")
 
-    def test_normal_exit(self):
-        child, pids, folder = self.started_pids("")
-        self.assertEqual(child.wait(10), 0)
-        self.assert_dead(pids)
-        self.assertFalse(os.path.exists(folder))
-
-    def test_exception(self):
-        child, pids, folder = self.started_pids("""
-            raise RuntimeError("as a test would")
-        """, stderr=subprocess.DEVNULL)
-        self.assertEqual(child.wait(10), 1)
-        self.assert_dead(pids)
-        self.assertFalse(os.path.exists(folder))
+    def test_exit(self):
+        for tail, status in (("", 0), ("\n            raise RuntimeError()", 1)):
+            with self.subTest(status=status):
+                child, pids, folder = self.started_pids(
+                    tail, stderr=subprocess.DEVNULL)
+                self.assertEqual(child.wait(10), status)
+                self.assert_dead(pids)
+                self.assertFalse(os.path.exists(folder))
 
     def test_killed(self):
         child, pids, folder = self.started_pids("""

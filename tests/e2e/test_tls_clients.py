@@ -234,33 +234,32 @@ class EndTest(TlsPortCase):
         self.assertEqual(sum(" OK fence=" in line or " ERR CANCELLED " in line
                              for line in lines), 240, lines[:9])
 
-    def test_fin_alone(self):
-        broker = self.broker_
-        wire = self.wire(broker).shake()
-        wire.socket.sendall(wire.sealed(b"LOCK f\n"))
-        wire.read_lines(2)
-        self.passes(broker, "f",
-                    lambda: wire.socket.shutdown(socket.SHUT_WR), 1.0)
-        self.ended(wire.socket)
-        self.assertEqual(
-            broker.metric('connections_closed_total{reason="dropped"}'), 1)
+    def test_ends_without_a_word(self):
+        def fin(wire):
+            wire.socket.shutdown(socket.SHUT_WR)
 
-    def test_fin_within_a_record(self):
-        broker = self.broker_
-        wire = self.wire(broker).shake()
-        wire.socket.sendall(wire.sealed(b"LOCK f\n"))
-        wire.read_lines(2)
-        wire.socket.sendall(wire.sealed(b"LOCK g\n")[:-3])
-        self.passes(broker, "f",
-                    lambda: wire.socket.shutdown(socket.SHUT_WR), 1.0)
-        self.client(broker).ok("SHOW g", state="free")
+        def broken(wire):
+            bad = bytearray(wire.sealed(b"UNLOCK f\n"))
+            bad[-1] ^= 1
+            wire.socket.sendall(bad)
 
-    def test_reset(self):
-        broker = self.broker_
-        wire = self.wire(broker).shake()
-        wire.socket.sendall(wire.sealed(b"LOCK r\n"))
-        wire.read_lines(2)
-        self.passes(broker, "r", wire.reset, 1.0)
+        dropped = 'connections_closed_total{reason="dropped"}'
+        for name, half, end in (
+                ("FIN", b"", fin), ("FIN within a record", b"LOCK g\n", fin),
+                ("a record of another key", b"", broken),
+                ("a reset", b"", lambda wire: wire.reset())):
+            with self.subTest(end=name):
+                before = self.broker_.metric(dropped)
+                wire = self.wire(self.broker_).shake()
+                wire.socket.sendall(wire.sealed(b"LOCK f\n"))
+                wire.read_lines(2)
+                wire.socket.sendall(wire.sealed(half)[:-3] if half else b"")
+                self.passes(self.broker_, "f", lambda: end(wire), 1.0)
+                if name != "a reset":
+                    self.ended(wire.socket)
+                if name == "FIN":
+                    self.assertEqual(self.broker_.metric(dropped), before + 1)
+        self.client(self.broker_).ok("SHOW g", state="free")
 
     def test_kill(self):
         """Milliseconds, as on a plain connection; the best of some, as the
@@ -294,17 +293,6 @@ class EndTest(TlsPortCase):
         other = self.secure(broker)
         other.ok(f"HELLO resume={session} gen=2")
         self.assertEqual(other.ok(f"CLAIM k fence={fence}").fence, fence)
-
-    def test_broken_record(self):
-        """Of another key: it is the end, and free at once."""
-        broker = self.broker_
-        wire = self.wire(broker).shake()
-        wire.socket.sendall(wire.sealed(b"LOCK x\n"))
-        wire.read_lines(2)
-        bad = bytearray(wire.sealed(b"UNLOCK x\n"))
-        bad[-1] ^= 1
-        self.passes(broker, "x", lambda: wire.socket.sendall(bad), 1.0)
-        self.ended(wire.socket)
 
 
 def secret(user, word):
