@@ -1,7 +1,6 @@
 """Every kind of lock, through the daemon's sockets, over two brokers."""
 
 import itertools
-import threading
 
 from harness import (ClientError, HarnessCase, encode, shared_cluster,
                      shared_redis)
@@ -226,7 +225,6 @@ class NamesTest(KindsCase):
         cluster = shared_cluster()
         brokers = [self.broker(cluster) for _ in range(2)]
         names = [f"n/{number}" for number in range(4)]
-        done = []
 
         def work(client, order):
             for _ in range(25):
@@ -234,16 +232,11 @@ class NamesTest(KindsCase):
                 self.assertEqual(len(reply["fence"].split(",")), len(order))
                 for name in order:
                     client.ok(f"UNLOCK {name}", count=0)
-            done.append(order)
-        orders = list(itertools.permutations(names, 3))[::4]
-        threads = [threading.Thread(target=work, args=(
-            self.client(brokers[index % 2], timeout=60), order))
-            for index, order in enumerate(orders)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        self.assertEqual(len(done), len(orders))
+
+        self.side_by_side(work, *(
+            (self.client(broker, timeout=60), order) for broker, order in zip(
+                itertools.cycle(brokers),
+                list(itertools.permutations(names, 3))[::4])))
         self.assertEqual(stats(self.client(brokers[0]))["deadlocks"], 0)
 
     def test_lease_of_all(self):
@@ -554,9 +547,6 @@ class DeadlockTest(KindsCase):
 
     def test_no_alarm(self):
         """Much waiting, and no circle."""
-        clients = [self.connect() for _ in range(6)]
-        done = []
-
         def work(client, number):
             for turn in range(40):
                 first, second = sorted((number % 3, (number + turn) % 4))
@@ -565,14 +555,9 @@ class DeadlockTest(KindsCase):
                     client.ok(f"LOCK f/{second}", 30)
                     client.ok(f"UNLOCK f/{second}")
                 client.ok(f"UNLOCK f/{first}")
-            done.append(number)
-        threads = [threading.Thread(target=work, args=(client, number))
-                   for number, client in enumerate(clients)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        self.assertEqual(len(done), len(clients))
+
+        self.side_by_side(work, *((self.connect(), number)
+                                  for number in range(6)))
 
 
 class OrderTest(KindsCase):

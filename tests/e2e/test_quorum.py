@@ -1,6 +1,5 @@
 """Topology quorum: independent masters, a majority of which grants."""
 
-import threading
 import time
 
 from harness import HEAD_AT, HarnessCase
@@ -371,12 +370,8 @@ class QuorumTest(HarnessCase):
                 inside.remove(fence)
                 client.ok("UNLOCK a", count=0)
 
-        threads = [threading.Thread(target=work, args=(
-            self.client(brokers[i % 3], timeout=40),)) for i in range(9)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        self.side_by_side(work, *((self.client(brokers[i % 3], timeout=40),)
+                                  for i in range(9)))
         self.assertEqual(max(most), 1)
         self.assertEqual(len(fences), 90)
         self.assertEqual(fences, sorted(set(fences)))

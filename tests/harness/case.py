@@ -3,6 +3,7 @@
 import atexit
 import os
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 
 from . import ports
 from .broker import Broker
@@ -104,6 +105,12 @@ class HarnessCase(Closing, unittest.TestCase):
 
     def folder(self):
         return temp_folder()
+
+    def side_by_side(self, work, *arguments):
+        """work() in a thread for each tuple of arguments."""
+        with ThreadPoolExecutor(len(arguments)) as pool:
+            for each in [pool.submit(work, *some) for some in arguments]:
+                each.result()
 
     def wait_until(self, condition, timeout=10.0, what="a condition"):
         return wait_until(condition, timeout, what)
