@@ -99,7 +99,8 @@ class EndTest(HarnessCase):
                        f"pid {pid} is dead")
 
     def test_exit(self):
-        for tail, status in (("", 0), ("\n            raise RuntimeError()", 1)):
+        for tail, status in (
+                ("", 0), ("\n            raise RuntimeError()", 1)):
             with self.subTest(status=status):
                 child, pids, folder = self.started_pids(
                     tail, stderr=subprocess.DEVNULL)

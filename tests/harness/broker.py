@@ -19,8 +19,8 @@ import weakref
 
 from . import ports
 from .client import Client
-from .processes import Process, remove_folder, temp_folder, wait_until
-from .redis_server import RedisCluster, RedisServer
+from .processes import Process, wait_until
+from .redis_server import RedisCluster, RedisServer, Server
 from .sentinels import Sentinels
 
 TREE = os.path.dirname(os.path.dirname(os.path.dirname(
@@ -99,7 +99,7 @@ def redis_part(redis):
     return {"topology": "single", "nodes": list(redis)}
 
 
-class Broker:
+class Broker(Server):
     """One holdfastd on a free port of 127.0.0.1.
 
     redis      a RedisServer, a RedisCluster or a list of addresses
@@ -110,14 +110,11 @@ class Broker:
 
     def __init__(self, redis=(), overrides=None, config=None, folder=None,
                  env=None, program=None, pass_fds=()):
-        self._port = ports.reserve()
+        super().__init__("127.0.0.1", folder)
         self._admin_port = ports.reserve()
-        self._own_folder = folder is None
-        self.dir = folder or temp_folder()
         self.program = program or broker_path()
         self.env = env or {}
         self.pass_fds = pass_fds
-        self.process = None
         self._log_start = 0
         if config is None:
             config = merge({
@@ -128,14 +125,6 @@ class Broker:
         self.config = config
 
     @property
-    def port(self):
-        return self._port.number
-
-    @property
-    def address(self):
-        return f"127.0.0.1:{self.port}"
-
-    @property
     def admin_address(self):
         return f"127.0.0.1:{self._admin_port.number}"
 
@@ -143,14 +132,6 @@ class Broker:
     def unix_path(self):
         """A path for `listen.unix`, short enough for a socket."""
         return os.path.join(self.dir, "s")
-
-    @property
-    def pid(self):
-        return self.process.pid
-
-    @property
-    def running(self):
-        return self.process is not None and self.process.running
 
     @property
     def config_path(self):
@@ -250,12 +231,6 @@ class Broker:
         self.process.kill()
         self._check_log()
 
-    def pause(self):
-        self.process.pause()
-
-    def resume(self):
-        self.process.resume()
-
     def restart(self, kill=False):
         self.kill() if kill else self.stop()
         return self.start()
@@ -293,12 +268,8 @@ class Broker:
                 self.process.stop(20.0)
                 self._check_log()
         finally:
-            if self.process is not None:
-                self.process.kill()
-            self._port.release()
+            super().close()
             self._admin_port.release()
-            if self._own_folder:
-                remove_folder(self.dir)
 
     def __enter__(self):
         if self.running:
