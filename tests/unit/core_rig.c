@@ -41,7 +41,7 @@ rig_create(void)
     return rig;
 }
 
-/* What is known of Redis: nothing that is wrong. */
+/* Redis is well. */
 static const struct health well = {.ready = true, .node = HEALTH_NO_NODE};
 
 void

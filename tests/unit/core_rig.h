@@ -1,8 +1,8 @@
 /*
- * A rig for tests of daemon/core: a core, virtual time, sessions whose lines
- * are collected, and a store that does nothing by itself: operations gather in
- * the order of asking until the test finishes them. core_check() runs after
- * each step.
+ * A rig for tests of daemon/core: a core, virtual time, and sessions with
+ * collected lines. Its store does nothing by itself. Operations gather in the
+ * order of asking until the test finishes them. core_check() runs after each
+ * step.
  */
 #ifndef HOLDFAST_TESTS_UNIT_CORE_RIG_H
 #define HOLDFAST_TESTS_UNIT_CORE_RIG_H
@@ -22,7 +22,7 @@
 #define RIG_OPS      4096
 #define RIG_LINES    65536
 #define RIG_LEASE_MS 30000u
-/* What a deadline is sooner than the lease's end, in us. */
+/* From a deadline to the end of the lease, in us. */
 #define RIG_MARGIN_US 302000u
 #define SECOND_US     1000000u
 

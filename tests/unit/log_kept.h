@@ -9,7 +9,7 @@
 /* From now on lines of that level, or a worse one, are kept; none is so far. */
 void log_keep(enum log_level threshold);
 
-/* They go nowhere from now on, but for errors. What is kept stays. */
+/* They go nowhere from now on, but for errors. Kept lines stay. */
 void log_keep_no_more(void);
 
 /* All of them, each with its line end. */

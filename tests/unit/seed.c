@@ -1,5 +1,5 @@
 /*
- * Where the randomised tests take their seeds from.
+ * The seeds of the random tests.
  */
 #include "tests/unit/seed.h"
 

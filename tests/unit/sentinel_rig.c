@@ -29,8 +29,8 @@ serve(struct srig *rig, uint32_t index)
 }
 
 /*
- * Turns and answers until nothing is left to do at this time, which takes few
- * of them: a time to come again that stays in the past would be a busy loop.
+ * Turns and answers until nothing is left to do at this time. That takes few
+ * turns: a next time that stays in the past would be a busy loop.
  */
 static void
 serve_all(struct srig *rig)

@@ -1,7 +1,7 @@
 /*
- * What the tests of daemon/store/topology/sentinel.c add to the store's rig: a
- * world in which Sentinels and Redis answer by themselves, but on links that
- * are silent, and a log that is kept.
+ * Additions to the store's rig for tests of daemon/store/topology/sentinel.c:
+ * Sentinels and Redis that answer by themselves, except on silent links, and a
+ * kept log.
  *
  * The links to Sentinels have the first numbers, in the configuration's order;
  * those to what they name follow: where there are three, the first master's is
@@ -26,7 +26,7 @@ void sen_run(struct srig *rig, unsigned ms);
 void sen_silence(struct srig *rig, uint32_t first, uint32_t last);
 void sen_wake(struct srig *rig, uint32_t first, uint32_t last);
 
-/* What they answer from now on: 10.0.0.1 and that port; NULL: nil. */
+/* Their answer from now on: 10.0.0.1 and that port; NULL: nil. */
 void sen_name(struct srig *rig, unsigned sentinel, const char *port);
 void sen_name_all(struct srig *rig, const char *port);
 

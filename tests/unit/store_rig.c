@@ -501,7 +501,7 @@ answer_role(struct srig *rig, uint32_t link)
     srig_reply_array(rig, link, items, 3);
 }
 
-/* What a witness asks; false: something else. */
+/* Answers a question of a witness; false: it is something else. */
 static bool
 answer_ack(struct srig *rig, uint32_t link)
 {

@@ -1,7 +1,7 @@
 /*
  * A rig for tests of daemon/store: a store, virtual time, operations made by
- * hand, and links whose commands are read and answered one by one, by hand or
- * as a Redis does. store_check() runs after each step.
+ * hand, and links. Commands are read and answered one by one, by hand or as a
+ * Redis does. store_check() runs after each step.
  */
 #ifndef HOLDFAST_TESTS_UNIT_STORE_RIG_H
 #define HOLDFAST_TESTS_UNIT_STORE_RIG_H
@@ -12,7 +12,7 @@
 
 #define SRIG_OPS    512
 #define SRIG_WORDS  600
-#define SRIG_OFFSET 100 /* where the log of a master ends */
+#define SRIG_OFFSET 100 /* the end of a master's log */
 #define SRIG_RUN    "rrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrrr"
 
 struct srig_conn {
@@ -33,13 +33,13 @@ struct srig_range {
     int64_t port;
 };
 
-/* What is told beside that; NULL: it is not. */
+/* Further words of that entry; NULL: none. */
 struct srig_beside {
     const char *ip;
     const char *name;
 };
 
-/* What a Sentinel says that the master's address is. */
+/* The master's address, as a Sentinel says. */
 struct srig_name {
     const char *host; /* NULL: nil */
     const char *port;
@@ -61,17 +61,17 @@ struct srig {
     char text[1 << 17];
     struct text words[SRIG_WORDS];
     unsigned word_count;
-    /* What the Redis behind all links says of itself. */
+    /* INFO of the Redis behind all links. */
     const char *info;
     uint32_t one_run;   /* so many, from the first on, are the same process */
     char history[2000]; /* that, after srig_history() */
-    char script_id;     /* of what its scripts say that its id is */
+    char script_id;     /* of the id that its scripts say */
     /* The replicas that it says to have; before srig_history(). */
     unsigned replicas;
     unsigned reached; /* so many of them have what was written */
     unsigned first;   /* the last number of the first one's address */
     unsigned members; /* so many the cluster knows of */
-    char marker[100]; /* what the marker says; empty: there is none */
+    char marker[100]; /* the marker; empty: there is none */
     int64_t client_id;
     struct srig_range map[8];
     struct srig_beside beside[8];
@@ -155,12 +155,12 @@ void srig_reply_array(
 void srig_number(struct srig *rig, uint32_t link, int64_t number);
 void srig_error(struct srig *rig, uint32_t link, const char *error);
 
-/* What a subscriber is told. */
+/* A message to a subscriber. */
 void srig_message(
     struct srig *rig, uint32_t link, const char *channel, struct text payload);
 
-/* Answers the command that was read last as a Redis does; not scripts. What is
- * SET is the marker. */
+/* Answers the command that was read last as a Redis does; not scripts. A SET
+ * writes the marker. */
 void srig_answer(struct srig *rig, uint32_t link);
 
 /* The next command is this one, and is answered so. */

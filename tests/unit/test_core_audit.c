@@ -244,7 +244,7 @@ RIG_TEST(held, rig_asked())
     rig_expect(rig, 0, "1 OK ~ ~ ~ findings=1 ~");
 }
 
-/* What is none: younger than its own namespace allows, or gone by now. */
+/* No finding: younger than its own namespace allows, or gone by now. */
 RIG_TEST(not_held, rig_asked())
 {
     const struct op_suspect suspects[] = {
@@ -549,8 +549,8 @@ RIG_TEST(waiting, rig_asked())
     rig_expect(rig, 0, "1 OK ~ ~ ~ findings=1 ~");
 }
 
-/* A record that could not be read when it was looked at closer: where it is one
- * that makes no sense that is told, but not of whatever else Redis says. */
+/* A record that could not be read when it was looked at closer. A record
+ * without sense is a finding. Another error of Redis is none. */
 RIG_TEST(senseless_when_looked_at, rig_asked())
 {
     const struct op_suspect suspects[] = {
@@ -578,7 +578,7 @@ RIG_TEST(senseless_when_looked_at, rig_asked())
     rig_expect(rig, 0, "1 OK ~ ~ ~ findings=2 ~");
 }
 
-/* What makes no sense is told of, once; and what else is odd about it. */
+/* A record without sense is told of once, with its other oddities. */
 RIG_TEST(senseless, rig_asked())
 {
     const struct op_suspect suspects[] = {
@@ -667,7 +667,7 @@ RIG_TEST(node_away, rig_asked())
     ck_assert_uint_eq(rig_count(rig, COUNTER_audit_nodes_away), 1);
 }
 
-/* What a step had no room for is told in the log. */
+/* Findings beyond the room of a step are told in the log. */
 RIG_TEST(left_out, rig_asked())
 {
     struct op *op = rig_op(rig, OP_AUDIT);
@@ -682,7 +682,7 @@ RIG_TEST(left_out, rig_asked())
     no_more_nodes(rig);
 }
 
-/* Who asked has gone: so has the run, at whatever stage it was. */
+/* The session that asked has gone: so has the run, at any stage. */
 RIG_TEST(session_gone, rig_asked())
 {
     struct op_ticket ticket = hold_of("broker-2", HOUR_MS);
@@ -861,7 +861,8 @@ held_counted(const struct rig *rig)
     return counted[count - 1].counted->value[NAMESPACE_audit_held];
 }
 
-/* What is broken while the broker stops is told of; what is not, is not. */
+/* A lock that is broken while the broker stops is told of. Other locks are not.
+ */
 START_TEST(breaks_and_stops)
 {
     struct rig *rig = rig_create();
@@ -893,7 +894,7 @@ START_TEST(breaks_and_stops)
 
 END_TEST
 
-/* Who asks by hand only looks. */
+/* An AUDIT by hand only looks. */
 RIG_TEST(request_breaks_nothing, rig_asked())
 {
     struct op_ticket ticket = hold_of("broker-2", 9 * HOUR_MS);

@@ -1,7 +1,7 @@
 /*
- * Tests of daemon/core: users. What there is before AUTH, rights, what lists
- * leave out, failures and what they cost whom, sessions that move, limits of
- * users and addresses, and another list of users.
+ * Tests of daemon/core: users. Sessions before AUTH, rights, lists without
+ * hidden entries, failures and their cost. Sessions that move, limits of users
+ * and addresses, and another list of users.
  */
 #include "conf/users.h"
 #include "proto/request.h"
@@ -328,7 +328,7 @@ START_TEST(lists)
 
 END_TEST
 
-/* What was slow, and lost, of names that one may see. */
+/* Slow and lost requests for names that the user may see. */
 START_TEST(memories)
 {
     struct rig *rig = start();
@@ -381,7 +381,7 @@ START_TEST(kills)
 
 END_TEST
 
-/* Who resumes a session of another user, which is not to be had, has its ID and
+/* A session that tries to resume another user's session keeps its own ID, and
  * is in nobody's way. */
 START_TEST(kills_of_one_id)
 {
@@ -476,7 +476,7 @@ START_TEST(failures_wait_in_bounded_number)
     unsigned more = rig_open_tcp(rig);
     rig_ask(rig, more, "AUTH shop x", "- ERR LIMIT retry=1 limit=auth");
     ck_assert_uint_eq(rig_count(rig, COUNTER_limit_auth), 1);
-    session_of(rig, "shop", '1'); /* who has the right one does not wait */
+    session_of(rig, "shop", '1'); /* the right secret does not wait */
     rig_event(rig, 0, CORE_DROP);
     rig_say(rig, more, "AUTH shop x");
     rig_say(rig, last, "QUIT");
@@ -491,7 +491,7 @@ START_TEST(failures_wait_in_bounded_number)
 
 END_TEST
 
-/* What is sent behind an AUTH that fails has its turn after the reply. */
+/* Lines behind an AUTH that fails have their turn after the reply. */
 START_TEST(nothing_overtakes_it)
 {
     struct rig *rig = start();
@@ -684,7 +684,7 @@ START_TEST(another_user)
 
 END_TEST
 
-/* What is not over is still the user's who asked for it. */
+/* A request that is not over still belongs to the user that asked for it. */
 START_TEST(another_user_while_something_is_asked)
 {
     struct rig *rig = start();
@@ -811,7 +811,7 @@ START_TEST(lingering_of_an_address)
     for (int i = 0; i < 3; i++)
         core_linger_end(rig->core, &addresses[i]);
     core_check(rig->core);
-    /* Where there is no limit they are not counted. */
+    /* Without a limit they are not counted. */
     rig->settings.address_connections_max = 0;
     core_configure(rig->core, &rig->settings);
     for (int i = 0; i < 4; i++) {
@@ -903,7 +903,7 @@ START_TEST(who_is_no_more_goes)
 
 END_TEST
 
-/* Who does not say in time who it is, goes; an AUTH that has failed and is not
+/* A session without AUTH in time goes. An AUTH that has failed and is not
  * answered yet is answered then. */
 START_TEST(who_is_not_known_in_time_goes)
 {
@@ -962,7 +962,7 @@ START_TEST(another_time_for_auth)
 
 END_TEST
 
-/* What a session was proved by last counts. */
+/* The last proof of a session counts. */
 START_TEST(another_secret_of_the_same_user)
 {
     struct rig *rig = start_with("ops secret=$3 secret=$4 lock=*\n", 0, 0, 0);
@@ -1012,7 +1012,7 @@ START_TEST(rights_that_are_lost)
     ck_assert_uint_eq(answered(rig, NAMESPACE_denied), 2);
     ck_assert_uint_eq(answered(rig, NAMESPACE_failed), 0);
     rig_silent(rig, s);
-    /* What is held is held. */
+    /* Holds stay. */
     rig_ask(rig, s, "HELD", "- ITEM name=nightly fence=5 ttl_ms=~ count=1");
     rig_expect(rig, s, "- OK n=1");
     answer(rig, s, "LOCK nightly", "- ERR DENIED retry=0 right=lock");

@@ -124,7 +124,7 @@ static const struct script scripts[] = {
             {'y', 'w', "1 LOCK b"}, {'x', 'w', "2 LOCK b"},
             {'y', 'w', "2 LOCK a"}},
         ANY},
-/* A reader waits for the writers before it. Where the nearest writer is in no
+/* A reader waits for the writers before it. If the nearest writer is in no
  * cycle, the next one is looked at. z is the first reader. */
 #define NEAREST(x, n)                                                        \
     {                                                                        \
@@ -456,8 +456,8 @@ SESSION_TEST(not_read)
     ck_assert_uint_eq(rig_count(rig, COUNTER_deadlock_looks), 9);
 }
 
-/* An ended request of y has left a ticket before x, whose life is over: only
- * where the clock is doubted it is seen, and x waits for nobody who waits. */
+/* An ended request of y has left an expired ticket before x. It is seen only
+ * while the clock is doubted, and x waits for no waiter. */
 SESSION_TEST(over_in_doubt)
 {
     unsigned t = rig_open(rig);
@@ -481,8 +481,8 @@ SESSION_TEST(over_in_doubt)
     ck_assert_uint_eq(rig_count(rig, COUNTER_deadlocks), 0);
 }
 
-/* What an ended request has left in front of a holder (clocks were set) hides
- * no cycle, and makes none between two who wait. */
+/* A ticket that an ended request has left in front of a holder (clocks were
+ * set) hides no cycle, and makes none between two waiters. */
 SESSION_TEST(left_in_the_queue)
 {
     bool cycle = _i;

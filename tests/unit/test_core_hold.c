@@ -135,7 +135,7 @@ SESSION_TEST(deadline_from_sending)
     rig_pass_us(rig, TICK_US);
     rig_expect(rig, s, "* LOST a fence=5 reason=backend");
     ck_assert_uint_eq(rig->op_count, 2);
-    /* What the renewal says now brings nothing back. */
+    /* The answer to the renewal brings nothing back now. */
     rig_granted(rig, rig_op(rig, OP_RENEW), 5);
     rig_silent(rig, s);
     rig_ask(rig, s, "UNLOCK a", "- ERR LOST retry=0");

@@ -69,8 +69,8 @@ SESSION_TEST(shared)
     ck_assert_uint_eq(rig_count(rig, COUNTER_deadlock_looks_late), 0);
 }
 
-/* Whoever is in the way of one who waits for the same lock is in the way of
- * whoever stands behind that one, too. */
+/* A ticket in the way of a waiter for the same lock is in the way of those
+ * behind it, too. */
 SESSION_TEST(same_lock)
 {
     rig_wait(rig, s, "1 LOCK a");
@@ -83,7 +83,7 @@ SESSION_TEST(same_lock)
     ck_assert_int_eq(look(rig)->name.at[0], 'a');
 }
 
-/* What has ended before it can be looked at is not read. */
+/* A wait that has ended before it is looked at is not read. */
 SESSION_TEST(ended)
 {
     rig_wait(rig, s, "1 LOCK b");
@@ -322,7 +322,8 @@ RIG_TEST(room_for_others, rig_new())
     ck_assert_uint_eq(rig_count(rig, COUNTER_deadlock_drops), drops);
 }
 
-/* Where a crowd begins at a lock, who comes from another one has its turn. */
+/* A crowd begins at a lock: a search that comes from another lock has its turn.
+ */
 START_TEST(turns)
 {
     static struct op_ticket tickets[512];
@@ -359,7 +360,7 @@ START_TEST(turns)
 
 END_TEST
 
-/* What has been found comes before what is searched. */
+/* Verification comes before search. */
 SESSION_TEST(verified_first)
 {
     rig_lock(rig, s, "1 LOCK a", 4);

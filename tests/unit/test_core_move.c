@@ -180,7 +180,7 @@ RIG_TEST(claimed_as_often_as_can_be, rig_new())
     rig_ask(rig, s, "4 LOCK a zzz wait=0",
         "4 ERR LIMIT retry=1 limit=count name=a");
     rig_no_op(rig);
-    /* What a LOCK of several had before is given back. */
+    /* The earlier names of a LOCK of several are given back. */
     rig_say(rig, s, "5 LOCK 0 a");
     rig_granted(rig, rig_op(rig, OP_ACQUIRE), 6);
     rig_expect(rig, s, "5 ERR LIMIT retry=1 limit=count name=a");
@@ -254,7 +254,8 @@ RIG_TEST(claimed_beside_a_later_one, rig_new())
     rig_expect(rig, t, "1 OK fence=4 ttl_ms=~ count=1");
 }
 
-/* What the record says it is now: another broker has shared it meanwhile. */
+/* The kind comes from the record: another broker has shared the hold meanwhile.
+ */
 RIG_TEST(shared_elsewhere, rig_new())
 {
     unsigned s = holding_session(rig);
@@ -269,7 +270,7 @@ RIG_TEST(shared_elsewhere, rig_new())
     rig_status(rig, op, OP_OK);
     rig_granted(rig, rig_op(rig, OP_ACQUIRE), 6);
     rig_expect(rig, t, "1 OK fence=6 ttl_ms=~ count=1");
-    /* What is claimed first is not. */
+    /* A hold that is claimed first is not. */
     rig_event(rig, t, CORE_DROP);
     unsigned u = rig_open(rig);
     resume(rig, s, u, 4, "", resumed);
@@ -358,7 +359,7 @@ START_TEST(claimed_with_its_note)
 END_TEST
 
 /* A hold of the semaphore that was given back elsewhere does not stand in the
- * way: of what is too much, that goes of which Redis has not spoken for the
+ * way. Of too many permits, the hold goes that Redis has not confirmed for the
  * longest time, whatever its fence. */
 START_TEST(claimed_of_a_semaphore)
 {
@@ -426,7 +427,7 @@ RIG_TEST(resume_refused, rig_new())
     rig_expect(rig, w, "5 OK fence=5 ttl_ms=~ count=1");
 }
 
-/* What is no such request at all changes nothing. */
+/* A fence that fits no request changes nothing. */
 RIG_TEST(resume_malformed, rig_new())
 {
     static const struct {
@@ -505,7 +506,7 @@ START_TEST(resume_too_late)
 
 END_TEST
 
-/* What the connection before had outstanding is answered before its BYE. */
+/* Outstanding requests of the last connection are answered before its BYE. */
 RIG_TEST(resumed_in_the_midst, rig_new())
 {
     unsigned s = holding_session(rig);
@@ -547,7 +548,8 @@ RIG_TEST(moved_elsewhere, rig_new())
     op = rig_op(rig, OP_ACQUIRE);
     uint64_t other = op->request;
     rig_queued(rig, op);
-    /* What makes no sense, is older, or of who is not kept, changes nothing. */
+    /* A HELLO without sense, of an older generation, or for no kept session
+     * changes nothing. */
     moved(rig, request, 2, 12);
     moved(rig, request, 2, 14);
     moved(rig, request, 1, 13);
@@ -561,15 +563,15 @@ RIG_TEST(moved_elsewhere, rig_new())
     ck_assert_uint_eq(rig_count(rig, COUNTER_sessions_kept), 1);
     moved(rig, request, 3, 13);
     rig_no_op(rig);
-    /* Where its ticket stands there no more, none is put there again. */
+    /* If its ticket stands there no more, none is put there again. */
     rig_hint(rig, request);
     rig_status(rig, rig_op(rig, OP_RENEW), OP_GONE);
     rig_no_op(rig);
     rig_silent(rig, t);
 }
 
-/* Nor is it put there again where the data are lost, for it may have been given
- * back since: neither a wait nor a hold, be the connection there or not. */
+/* After a loss of data, neither a wait nor a hold is put there again, with or
+ * without a connection. It may have been given back since. */
 RIG_TEST(moved_elsewhere_and_lost, rig_new())
 {
     unsigned s = kept_session(rig);
@@ -609,8 +611,8 @@ ops_of_kind(const struct rig *rig, enum op_kind kind)
     return count;
 }
 
-/* Where Redis' history has changed all holds are shown, be they renewed or not,
- * and at once where somebody may come back for them. */
+/* After a change of Redis' history all holds are shown, renewed or not. Holds
+ * that a client may come back for are shown at once. */
 RIG_TEST(shown_after_a_change, rig_new())
 {
     unsigned s = kept_session(rig);
@@ -636,7 +638,8 @@ RIG_TEST(shown_after_a_change, rig_new())
     }
 }
 
-/* What is not claimed within keep= is given back; what is, is not. */
+/* Holds that are not claimed within keep= are given back. Claimed holds are
+ * not. */
 SESSION_TEST(not_claimed_in_time)
 {
     unsigned t = rig_open(rig);
@@ -721,7 +724,7 @@ RIG_TEST(claims_of_other_fences, rig_new())
     rig_ask(rig, t, "6 UNLOCK a", "6 OK count=1");
 }
 
-/* What Redis was asked for the connection before is no answer to this one. */
+/* An answer to a question of the last connection is no answer to this one. */
 RIG_TEST(old_answer_to_a_wait, rig_new())
 {
     unsigned s = kept_session(rig);
@@ -749,8 +752,8 @@ RIG_TEST(old_answer_to_a_wait, rig_new())
         rig, t, "2 HELD", "2 ITEM name=a fence=8 ttl_ms=~ count=1 mode=shared");
 }
 
-/* Where no record tells who waits, somebody who is away is asked after as such;
- * and a hold that its session has got elsewhere since is none of it. */
+/* If no record names the waiters, an absent waiter is asked after as such. A
+ * hold that its session has got elsewhere since is no grant to it. */
 RIG_TEST(wait_that_stands_here, rig_create())
 {
     bool claims = _i;
@@ -902,8 +905,9 @@ RIG_TEST(put_again_with_lease, rig_new())
     rig_expect(rig, t, "* LOST a fence=5 reason=expired");
 }
 
-/* The answer to a CLAIM took long. Who does not hear it may believe by what the
- * earlier broker said until the record's end: until then it is not released. */
+/* The answer to a CLAIM took long. A client that does not hear it may believe
+ * the earlier broker until the record's end. Until then the hold is not
+ * released. */
 RIG_TEST(claimed_hold_lapses, rig_new())
 {
     unsigned s = slow_claim(rig, true, 600);
@@ -961,7 +965,7 @@ RIG_TEST(drained, rig_new())
     ck_assert(rig->ops[1]->fence == 0 && rig->ops[1]->idle);
 }
 
-/* What another broker has is not shown on the way out. */
+/* Tickets of another broker are not shown on the way out. */
 RIG_TEST(drained_after_it_was_taken, rig_new())
 {
     unsigned s = kept_session(rig);

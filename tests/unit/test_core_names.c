@@ -120,7 +120,7 @@ SESSION_TEST(at_once)
     rig_no_op(rig);
 }
 
-/* Where Redis was slow, the wait is not prolonged by the names that follow. */
+/* A slow Redis does not prolong the wait by the names that follow. */
 SESSION_TEST(too_slow)
 {
     rig_say(rig, s, "1 LOCK a b wait=50");
@@ -132,7 +132,7 @@ SESSION_TEST(too_slow)
     rig_no_op(rig);
 }
 
-/* What the owner has already is entered again, and left again. */
+/* Locks that the owner has already are entered again, and left again. */
 SESSION_TEST(reentry)
 {
     bool fails = _i;
@@ -190,7 +190,7 @@ SESSION_TEST(in_order)
     rig_silent(rig, s);
 }
 
-/* Who does not wait is told at once, whatever it would have to wait for. */
+/* A LOCK with wait=0 is answered at once, whatever is in its way. */
 SESSION_TEST(impatient_behind_it)
 {
     rig_say(rig, s, "1 LOCK a b d deadlock=0");
@@ -251,7 +251,7 @@ SESSION_TEST(lease)
     rig_expect(rig, s, "* LOST ~ fence=~ reason=expired");
 }
 
-/* What one request is to have exclusively is not shared by another one. */
+/* A lock that one request takes exclusively is not shared by another. */
 SESSION_TEST(not_shared_meanwhile)
 {
     rig_say(rig, s, "1 LOCK a b");

@@ -1,7 +1,7 @@
 /*
- * Tests of daemon/core where two things meet that seldom do: heartbeats and a
- * stop, a stall and a grant, an overlong line after the end, a loss with
- * requests behind the one that learns of it.
+ * Tests of daemon/core for two things that seldom meet: heartbeats and a stop,
+ * a stall and a grant, a loss and the requests behind it. And an overlong line
+ * after the end.
  */
 #include "tests/unit/core_rig.h"
 
@@ -32,7 +32,7 @@ SESSION_TEST(heartbeat_while_stopping)
     rig_expect(rig, s, "* BYE drain");
 }
 
-/* Who sends no more is not asked for signs of life. */
+/* A client that has sent FIN is not asked for signs of life. */
 SESSION_TEST(no_heartbeat_after_the_end)
 {
     rig_say(rig, s, "HELLO heartbeat=1s");
@@ -80,7 +80,7 @@ SESSION_TEST(too_long_after_the_end)
     rig_expect(rig, s, "* BYE eof");
 }
 
-/* What is queued behind the request that learns of a loss hears LOST too. */
+/* Requests behind the one that learns of a loss hear LOST too. */
 SESSION_TEST(loss_with_requests_behind)
 {
     rig_lock(rig, s, "1 LOCK a lease=60s", 5);

@@ -361,7 +361,7 @@ drop(unsigned slot)
     reopen(slot);
 }
 
-/* What Redis and other brokers publish. */
+/* Messages of Redis and of other brokers. */
 static void
 publish(void)
 {

@@ -101,7 +101,8 @@ RIG_TEST(a_wait_is_not_slow, rig_slow())
     rig_ask(rig, a, "3 SLOW", "3 OK n=0");
 }
 
-/* What was not sent was queued; what was not answered, asked. */
+/* An operation that was not sent was queued. One that was not answered was
+ * asked. */
 RIG_TEST(unanswered, rig_slow())
 {
     unsigned a = rig_open(rig);

@@ -1,7 +1,7 @@
 /*
- * Tests of daemon/core where Redis has lost what the broker believes in: holds
- * and waits that are put again (OP_RECLAIM), whatever happens meanwhile, and
- * what a broker says while it is not settled with a node.
+ * Tests of daemon/core after Redis has lost tickets: holds and waits that are
+ * put again (OP_RECLAIM), whatever happens meanwhile. And replies of a broker
+ * that is not settled with a node.
  */
 #include "tests/unit/core_rig.h"
 
@@ -19,7 +19,7 @@
 
 Suite *core_reclaim_suite(void);
 
-/* What every operation shows is there: its ticket, and that one's words. */
+/* Each operation's ticket and words are there. */
 static void
 check_shown(struct rig *rig)
 {
@@ -441,7 +441,7 @@ SESSION_TEST(lease_begins_meanwhile)
     rig_expect(rig, s, "* LOST ~ fence=~ reason=expired");
 }
 
-/* What needs no word of Redis is answered at once. */
+/* Requests that need no word of Redis are answered at once. */
 SESSION_TEST(reentered_meanwhile)
 {
     (void)losing(rig, s);
@@ -454,7 +454,7 @@ SESSION_TEST(reentered_meanwhile)
     rig_silent(rig, s);
 }
 
-/* What does need it waits for the answer; and the hold may be lost by it. */
+/* A downgrade waits for the answer, and may find the hold lost. */
 SESSION_TEST(shared_meanwhile)
 {
     bool gone = _i;
@@ -570,8 +570,8 @@ SESSION_TEST(claim_of_the_unknown)
     rig_expect(rig, s, "2 OK fence=5 ttl_ms=~ count=1");
 }
 
-/* What a client that did not hear of it may still believe in is not struck out
- * before that is over, though the answer was there sooner. */
+/* A client that did not hear of the end may still believe in its hold. The hold
+ * is not released before that is over, though the answer was there sooner. */
 SESSION_TEST(claimed_and_over_meanwhile)
 {
     rig_say(rig, s, "HELLO resume=0123456789abcdef0123456789abcdef gen=2");
@@ -769,8 +769,8 @@ RIG_TEST(ended_meanwhile, rig_new())
         one_release_after(rig, ends[_i / 2 / HOW_COUNT], how != HOW_QUIT);
 }
 
-/* What is kept stands; it goes when nobody has come for it, not before it has
- * been put again. */
+/* A kept hold stands. It goes when no connection has claimed it, and not before
+ * it has been put again. */
 RIG_TEST(kept_meanwhile, rig_new())
 {
     unsigned s = kept_session(rig);
@@ -1058,7 +1058,7 @@ RIG_TEST(wait_ended_meanwhile, rig_new())
     nothing_more(rig);
 }
 
-/* What comes behind a wait that was called off has its turn after all that. */
+/* A request behind a cancelled wait has its turn after all that. */
 SESSION_TEST(asked_again_meanwhile)
 {
     (void)losing_place(rig, s, "1 LOCK a");
@@ -1114,7 +1114,8 @@ RIG_TEST(unattended_place, rig_new())
     rig_expect(rig, t, "1 OK fence=6 ttl_ms=~ count=1");
 }
 
-/* What only an earlier connection is known to have had is not put anywhere. */
+/* A hold that only an earlier connection is known to have had is not put
+ * anywhere. */
 RIG_TEST(moving_place, rig_new())
 {
     unsigned s = kept_session(rig);
@@ -1187,7 +1188,7 @@ RIG_TEST(several_places, rig_new())
     ck_assert_uint_eq(totals.waiting, 2);
 }
 
-/* --- what is not settled -------------------------------------------------- */
+/* --- not settled -------------------------------------------------- */
 
 /* Redis has lost what is given back. Before its end nobody else had it. */
 SESSION_TEST(unlock_of_the_missing)
@@ -1229,7 +1230,7 @@ SESSION_TEST(unsettled_at_once)
     rig_expect(
         rig, s, "1 ERR UNAVAILABLE retry=1 reason=settling after_ms=1501");
     ck_assert_uint_eq(rig_count(rig, COUNTER_refused_unavailable), 1);
-    /* Whoever has the time asks for itself. */
+    /* A LOCK that may wait asks for itself. */
     rig_granted(rig, sole_op(rig, OP_ACQUIRE), 5);
     rig_expect(rig, s, "2 OK fence=5 ttl_ms=~ count=1");
     /* And nobody is there to be told. */
@@ -1323,8 +1324,8 @@ SESSION_TEST(settled_before_the_end)
     ck_assert_uint_eq(op_of_kind(rig, OP_RELEASE)->fence, 0);
 }
 
-/* What cannot even be put into the queue before that waits all the same, for
- * longer than Redis would be waited for. */
+/* A LOCK that cannot even be put into the queue before that waits all the same,
+ * for longer than redis.patience. */
 SESSION_TEST(unsettled_takeover)
 {
     const struct op_result refused = {.status = OP_UNSETTLED, .again_ms = 999};

@@ -233,8 +233,8 @@ latest(const struct rig *rig)
     return rig->ops[rig->op_count - 1];
 }
 
-/* What was asked before a new history was met, and is answered after: the one
- * that has done it may be of the old one. Also beside a pass, and after it. */
+/* A release that was asked before a new history, and is answered after it, may
+ * have run on the old one. Also beside a pass, and after it. */
 RIG_TEST(under_way, rig_keeping(8))
 {
     unsigned session = rig_open(rig);
@@ -272,7 +272,7 @@ RIG_TEST(under_way, rig_keeping(8))
     rig_no_op(rig);
 }
 
-/* What that grants to a waiter of ours is had; and the lock is looked at when
+/* A grant by it to a waiter of this broker counts. The lock is looked at when
  * the next hold may be over. */
 RIG_TEST(grants, rig_keeping(8))
 {
@@ -305,7 +305,7 @@ RIG_TEST(grants, rig_keeping(8))
     rig_expect(rig, other, "1 OK fence=6 ttl_ms=~ count=1");
 }
 
-/* What is noted: holds that are over in Redis, or for their clients. */
+/* Noted are holds that are over in Redis, or for their clients. */
 RIG_TEST(what_is_noted, rig_keeping(8))
 {
     unsigned session = rig_open(rig);
@@ -422,7 +422,7 @@ RIG_TEST(moved_and_put_again, rig_keeping(8))
     rig_no_op(rig);
 }
 
-/* What is due sooner, and what is put off meanwhile. */
+/* Releases that are due sooner, and others that are put off meanwhile. */
 RIG_TEST(moved_beside_unanswered, rig_keeping(8))
 {
     unsigned session = moved_session(rig);

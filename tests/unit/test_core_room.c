@@ -1,7 +1,7 @@
 /*
  * Tests of daemon/core: no step says more than there is room for, however many
- * holds and requests it is about. What is left is said in the next ones, and
- * all of it before a session's BYE.
+ * holds and requests it is about. The rest is said in the next steps, all of it
+ * before a session's BYE.
  *
  * The effects have room for one step here. Neither core_check(), which walks
  * over all, nor the rig's lines are used while there is much.
@@ -15,10 +15,10 @@
 
 Suite *core_room_suite(void);
 
-#define MANY    3000 /* whose LOSTs are more than a step has room for */
+#define MANY    3000 /* more LOSTs than a step has room for */
 #define OPS_MAX 16384
 
-/* What the steps have said, and want done. */
+/* Lines and operations of the steps. */
 static struct {
     uint32_t lines;
     uint32_t lost;

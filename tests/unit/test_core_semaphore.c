@@ -69,7 +69,7 @@ RIG_TEST(claimed, rig_new())
 
 /* --- QUEUED and ERR BUSY -------------------------------------------------- */
 
-/* What a LOCK is told of an answer: `words` of BUSY, and of QUEUED. */
+/* The `words` of BUSY, and of QUEUED, after an answer to a LOCK. */
 static void
 expect_words(const char *kind, struct op_result result, const char *words)
 {

@@ -37,7 +37,7 @@ count_totals(struct rig *rig, uint32_t sessions, uint32_t requests)
     ck_assert_uint_eq(totals.requests, requests);
 }
 
-/* What was sent before a QUIT or FIN is carried out; waits end. */
+/* Requests before a QUIT or FIN are carried out. Waits end. */
 static void
 close_in_each_state(const char *quit)
 {
@@ -137,10 +137,10 @@ expect_end(struct rig *rig, unsigned session, int how)
 }
 
 /*
- * Redis is being asked for the lock. What it says is told; but where it cannot
- * be asked, or the answer is lost, the wait ends by that, and nothing is asked
- * again for the client. What Redis may have granted is given back, or stands
- * for the next connection of a session that is kept.
+ * Redis is being asked for the lock. Its answer is told. If Redis cannot be
+ * asked, or the answer is lost, the wait ends, and nothing is asked again for
+ * the client. A possible grant is given back, or stands for the next connection
+ * of a kept session.
  */
 START_TEST(closed_while_asking)
 {
@@ -247,7 +247,7 @@ RIG_TEST(closed_while_unsettled, rig_new())
     expect_end(rig, s, how);
 }
 
-/* What is called off does not keep those from their end that are behind it. */
+/* A cancelled request does not keep those behind it from their end. */
 RIG_TEST(closed_behind_a_cancelled, rig_new())
 {
     int how = _i;
@@ -266,8 +266,8 @@ RIG_TEST(closed_behind_a_cancelled, rig_new())
     expect_end(rig, s, how);
 }
 
-/* What is asked for after the end, as what came before it is answered, waits
- * for Redis no longer either. */
+/* A request that is asked for after the end, when those before it are answered,
+ * does not wait for Redis either. */
 RIG_TEST(closed_while_leaving, rig_new())
 {
     int how = _i;
@@ -421,7 +421,7 @@ SESSION_TEST(heartbeat_after_a_stall)
     rig->now_us += 1000000;
 }
 
-/* Where the broker slept through the grace: one word, and the end. */
+/* The broker slept through the grace: one word, and the end. */
 RIG_TEST(stop_stalled, rig_new())
 {
     unsigned idle = rig_open(rig);
@@ -476,7 +476,7 @@ RIG_TEST(stop_in_each_state, rig_new())
     rig_expect(rig, s, "13 OK count=0");
     rig_silent(rig, s);
     ck_assert(!core_stopped(rig->core));
-    /* What is held at the end of grace is renewed once more and forgotten. */
+    /* Holds at the end of grace are renewed once more and forgotten. */
     rig_pass(rig, 9996);
     rig_silent(rig, s);
     rig_granted(rig, rig_op(rig, OP_RENEW), 5);
@@ -595,7 +595,8 @@ RIG_TEST(limits, rig_create())
     rig_ask(rig, t, "3 LOCK c", "3 ERR LIMIT retry=1 limit=requests");
 }
 
-/* What never had a place at a lock is counted for its namespace as well. */
+/* A request that never had a place at a lock is counted for its namespace as
+ * well. */
 START_TEST(turned_away)
 {
     const struct text prefix = TEXT("b");
@@ -851,7 +852,7 @@ SESSION_TEST(lists)
     rig_ask(rig, s, "6 HELP", "6 ITEM command=HELLO");
 }
 
-/* What is left when a core is destroyed goes with it. */
+/* Everything left goes with the core when it is destroyed. */
 /* Kept for its holds alone: another broker has them now, and it goes. */
 SESSION_TEST(kept_for_nothing)
 {

@@ -83,7 +83,7 @@ static const struct reentry_of_each_kind_row {
     {"LOCK a limit=3", "2 LOCK a mode=shared", false},
 };
 
-/* Who holds has what it holds, however it asks again. */
+/* An owner keeps the kind of its hold, however it asks again. */
 SESSION_TEST(reentry_of_each_kind)
 {
     const struct reentry_of_each_kind_row *row = &reentry_of_each_kind_rows[_i];
@@ -111,7 +111,7 @@ SESSION_TEST(downgrade)
     ck_assert(op->shares && !op->moves && !op->sets_end);
     ck_assert_uint_eq(op->fence, 5);
     ck_assert_uint_eq(op->deadline_us, rig->now_us + 5 * SECOND_US);
-    /* What comes behind it waits; what was exclusive is so no more. */
+    /* Requests behind it wait. The hold is exclusive no more. */
     rig_say(rig, s, "3 LOCK a");
     rig_say(rig, s, "4 UNLOCK a");
     rig_silent(rig, s);
@@ -125,7 +125,7 @@ SESSION_TEST(downgrade)
     rig_ask(rig, s, "5 LOCK a mode=shared", "5 OK fence=5 ttl_ms=~ count=2");
 }
 
-/* What the record has of its lease then is not the end that was asked for. */
+/* The lease in the record is then not the end that was asked for. */
 SESSION_TEST(downgrade_keeps_its_end)
 {
     rig_lock(rig, s, "1 LOCK a lease=70s", 5);
@@ -283,7 +283,8 @@ SESSION_TEST(unclean_grant_of_nobody)
     ck_assert(!release_of(rig)->unclean);
 }
 
-/* --- who is in the way ---------------------------------------------------- */
+/* --- the holder in the way
+ * ---------------------------------------------------- */
 
 static void
 expect_told(

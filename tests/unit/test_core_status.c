@@ -104,7 +104,7 @@ START_TEST(refused_for_a_reason)
 
 END_TEST
 
-/* What is said of a wait for Redis to settle. */
+/* The words of a wait for Redis to settle. */
 RIG_TEST(waits_for_settling, rig_new())
 {
     unsigned a = rig_open(rig);

@@ -9,7 +9,7 @@
 
 Suite *core_told_suite(void);
 
-/* What Redis may say of a LOCK that was called off while Redis was asked. */
+/* Answers to a LOCK that was cancelled while Redis was asked. */
 SESSION_TEST(cancelled_while_redis_is_asked)
 {
     static const struct {
@@ -304,7 +304,7 @@ START_TEST(break_is_done)
 
 END_TEST
 
-/* What an error leaves behind is said of the command that it answers. */
+/* The log says which command an error answers. */
 START_TEST(errors_speak_of_their_command)
 {
     ck_assert_ptr_nonnull(

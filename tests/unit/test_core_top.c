@@ -51,7 +51,7 @@ RIG_TEST(all_kinds, rig_new())
     rig_expect(rig, a, "4 OK n=4");
 }
 
-/* What is told of x, in the order of kinds: the values of `key`. */
+/* The values of `key` for x, in the order of kinds. */
 static void
 expect_ages(struct rig *rig, unsigned s, const char *kind, const char *names,
     const unsigned *ages)
@@ -185,8 +185,7 @@ RIG_TEST(a_wait_that_is_put_again, rig_new())
     rig_expect(rig, a, "4 OK n=2");
 }
 
-/* Where its time is over just then, what the same owner asks for next is
- * another wait. */
+/* If its time is over just then, the owner's next request is another wait. */
 RIG_TEST(another_wait, rig_new())
 {
     unsigned a = rig_open(rig);
@@ -361,7 +360,7 @@ START_TEST(rights)
         }
         snprintf(line, sizeof(line), "5 OK n=%u", counts[i]);
         rig_expect(rig, s[i], line);
-        /* What one may not see takes no place of what one may. */
+        /* Hidden locks take no place of visible ones. */
         rig_say(rig, s[i], "6 TOP limit=1");
         for (unsigned n = 0; n < counts[i] && n < 3; n++)
             ck_assert_ptr_nonnull(strstr(rig_line(rig, s[i]), " ITEM kind="));
@@ -415,8 +414,8 @@ START_TEST(so_many_looks)
 
 END_TEST
 
-/* What is asked for while it waits and holds: nothing of sessions that are
- * gone stays on the lists. */
+/* Requests while it waits and holds: sessions that are gone leave nothing on
+ * the lists. */
 RIG_TEST(sessions_that_end, rig_new())
 {
     unsigned a = rig_open(rig);

@@ -56,7 +56,7 @@ SESSION_TEST(limits_of_redis)
     rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_FULL);
     rig_expect(rig, s, "1 ERR LIMIT retry=1 limit=waiters");
     rig_no_op(rig);
-    /* What failed may have left something behind, and is released. */
+    /* A failed LOCK may have left a ticket behind, and is released. */
     rig_say(rig, s, "2 LOCK a");
     rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_REFUSED);
     rig_expect(rig, s, "2 ERR INTERNAL retry=0");
@@ -285,9 +285,9 @@ SESSION_TEST(unknown_is_asked_again)
     rig_silent(rig, s);
 }
 
-/* What a lost answer may have granted ends a lease after the first question,
- * less the drift of clocks. What a waiter may have been granted unheard ends a
- * lease after Redis last said that it waits. */
+/* A grant in a lost answer ends a lease after the first question, less the
+ * drift of clocks. A grant that a waiter did not hear of ends a lease after
+ * Redis last said that it waits. */
 SESSION_TEST(unheard_grant_is_over)
 {
     rig_say(rig, s, "1 LOCK a");
@@ -356,7 +356,7 @@ SESSION_TEST(hints)
     op = rig_op(rig, OP_RENEW);
     rig_granted(rig, op, 6);
     rig_expect(rig, s, "2 OK fence=6 ttl_ms=~ count=1");
-    /* For what has gone: nothing. */
+    /* For an ended request: nothing. */
     rig_hint(rig, 12345);
     rig_no_op(rig);
 }
@@ -380,8 +380,8 @@ SESSION_TEST(grant_by_the_way_while_asking)
     rig_expect(rig, t, "1 OK fence=6 ttl_ms=~ count=1");
 }
 
-/* Or that renews its place. Where that renewal was sent as overdue, it may end
- * the grant: only its answer tells. */
+/* Or that renews its place. A renewal that was sent as overdue may end the
+ * grant: only its answer tells. */
 SESSION_TEST(grant_by_the_way_while_renewing)
 {
     bool late = _i;
@@ -424,8 +424,8 @@ SESSION_TEST(refresh_of_a_wait)
     rig_silent(rig, s);
 }
 
-/* Where redis.patience is longer than a lease, a wait lasts as long as that: a
- * Redis that is back by then has the ticket asked after. */
+/* If redis.patience is longer than a lease, a wait lasts as long. A Redis that
+ * is back by then is asked after the ticket. */
 RIG_TEST(wait_unheard_is_patient, rig_create())
 {
     rig->settings.redis_timeout_us = 40 * SECOND_US;

@@ -92,7 +92,7 @@ SESSION_TEST(coalesced)
     rig_no_op(rig);
 }
 
-/* Who does not read is told how it is when it does. */
+/* A client that does not read hears the state at the time of its reading. */
 SESSION_TEST(slow_reader)
 {
     watch_free_lock(rig, s);
@@ -111,7 +111,7 @@ SESSION_TEST(slow_reader)
     rig_silent(rig, s);
 }
 
-/* Who comes later is not told what was read before it asked. */
+/* A later watcher is not told of a read from before its request. */
 SESSION_TEST(second_watcher)
 {
     unsigned t = rig_open(rig);
@@ -224,7 +224,7 @@ START_TEST(newest_of_several)
 
 END_TEST
 
-/* What was to be told is as it was when the client reads: that is no news. */
+/* The state is the old one again when the client reads: that is no news. */
 SESSION_TEST(changed_and_back)
 {
     watch_free_lock(rig, s);
@@ -321,7 +321,7 @@ SESSION_TEST(long_words)
     ck_assert_str_eq(strstr(line, " note=") + 6, note);
 }
 
-/* Whatever is published, nothing breaks. */
+/* No message breaks anything. */
 START_TEST(odd_news)
 {
     static const char *const news[] = {"", "W", "Wh", "Wholdfast:{}",

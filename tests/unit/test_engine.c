@@ -1,6 +1,5 @@
 /*
- * The order and the time of a turn. What core and store do in it is tested by
- * their own suites.
+ * The order and the time of a turn. Core and store have their own suites.
  */
 #include "daemon/driver/engine.h"
 
@@ -20,9 +19,9 @@ struct owner {
     struct engine engine;
     struct counters counters;
     uint64_t clock_us;
-    uint64_t step_us; /* by which each look moves the clock */
+    uint64_t step_us; /* each look moves the clock so far */
     struct engine_input input;
-    char said[8192]; /* what the client got */
+    char said[8192]; /* the client's replies */
     size_t said_len;
     uint32_t written; /* how often it was to be written */
     bool closed;
@@ -206,7 +205,7 @@ START_TEST(time_of_bytes_is_when_they_are_read)
 
 END_TEST
 
-/* What was kept from an earlier turn is not read anew. */
+/* Bytes from an earlier turn are not read anew. */
 START_TEST(kept_bytes_are_of_the_turn)
 {
     struct owner *owner = owner_create();
@@ -250,8 +249,8 @@ START_TEST(many_lines_are_for_the_next_turn)
 
 END_TEST
 
-/* What an earlier turn has left has as much time as what was just read, however
- * long the turn has lasted. */
+/* The rest of an earlier turn has as much time as bytes that were just read,
+ * however long the turn has lasted. */
 START_TEST(late_lines_have_their_own_time)
 {
     struct owner *owner = owner_create();
@@ -325,7 +324,7 @@ START_TEST(overlong_line_is_skipped)
 
 END_TEST
 
-/* Whoever is deaf is read no further, and its bytes are done with. */
+/* A deaf client is read no further, and its bytes are dropped. */
 START_TEST(deaf_client_is_not_heard)
 {
     struct owner *owner = owner_create();

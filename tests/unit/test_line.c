@@ -1,7 +1,7 @@
 /*
- * Lines out of a stream of bytes: the same lines however the reads cut it, an
- * overlong one told once and then skipped to its LF, and what is not our
- * protocol recognized.
+ * Lines out of a stream of bytes: the same lines however the reads cut it. An
+ * overlong line is told once and then skipped to its LF. Other protocols are
+ * recognized.
  */
 #include "daemon/base/random.h"
 #include "proto/request.h"

@@ -121,7 +121,7 @@ START_TEST(strings)
 
 END_TEST
 
-/* What follows the string at `at`; NULL: it is none. */
+/* The rest after the string at `at`; NULL: it is none. */
 static const char *
 string_end(const char *at)
 {

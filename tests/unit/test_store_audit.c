@@ -18,7 +18,7 @@ expect_script(struct srig *rig, uint32_t link)
         text_equal(rig->words[1], text_make(scripts[SCRIPT_AUDIT].sha1, 40)));
 }
 
-/* Where the step that was sent last is to go on. */
+/* The cursor of the step that was sent last. */
 static void
 expect_cursor(const struct srig *rig, const char *cursor)
 {
@@ -43,7 +43,7 @@ put_suspect(
     return at + 16 + strlen(name);
 }
 
-/* What the script says: 7 records, 3 holds, 2 waits, those sights. */
+/* An answer of the script: 7 records, 3 holds, 2 waits, those sights. */
 static size_t
 answer(struct srig *rig, char *out, const char *cursor, unsigned suspects)
 {
@@ -102,7 +102,7 @@ SRIG_TEST(step, srig_single())
     ck_assert_uint_eq(audit->suspects[1].name.len, 7);
 }
 
-/* What is cut off, or is none, is no answer. */
+/* A part of an answer is no answer. */
 SRIG_TEST(no_answers, srig_single())
 {
     char bytes[400];
@@ -126,7 +126,7 @@ SRIG_TEST(no_answers, srig_single())
     }
 }
 
-/* What no script says of an audit; it is not asked again by and by. */
+/* Answers that no script gives to an audit. It is not asked again. */
 SRIG_TEST(no_results, _i == 0 ? srig_single() : srig_quorum(3))
 {
     static const enum record_status table[] = {
@@ -166,7 +166,7 @@ SRIG_TEST(script_is_loaded, srig_single())
     ck_assert_uint_eq(op->audit->cursor, 0);
 }
 
-/* Where it cannot be loaded that is nobody else's loss, and it is given up. */
+/* If it cannot be loaded, only the audit is given up. */
 SRIG_TEST(script_is_not_loaded, srig_single())
 {
     struct op *op = srig_op(rig, OP_AUDIT, 0);
@@ -197,7 +197,7 @@ SRIG_TEST(script_is_not_loaded, srig_single())
     srig_status(rig, op, OP_OK);
 }
 
-/* Whatever is said against it, it is not asked again. */
+/* No error has it asked again. */
 SRIG_TEST(refusals, srig_cluster())
 {
     static const struct {
@@ -337,7 +337,7 @@ SRIG_TEST(mark, srig_cluster())
     srig_status(rig, op, OP_OK);
 }
 
-/* Where no node is known, there may be some. */
+/* If no node is known, there may be some. */
 SRIG_TEST(no_node_known, srig_create(STORE_CLUSTER, 3))
 {
     srig_start(rig);

@@ -76,7 +76,7 @@ SRIG_TEST(call, srig_single())
     srig_status(rig, second, OP_GONE);
 }
 
-/* What the script cannot do, or what is no answer of it: an error of ours. */
+/* An error of the script, or no answer of it: OP_REFUSED. */
 SRIG_TEST(answers, srig_cluster())
 {
     static const struct resp odd[] = {
@@ -186,7 +186,7 @@ SRIG_TEST(never_run, srig_single())
     srig_status(rig, op, OP_UNSENT);
 }
 
-/* --- what is published ---------------------------------------------------- */
+/* --- messages ------------------------------------------------------------- */
 
 static void
 publish(struct srig *rig, const struct resp *items, size_t count)

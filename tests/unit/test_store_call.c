@@ -107,8 +107,8 @@ static const enum op_kind turns_of_sessions_kinds[] = {
     OP_ACQUIRE, OP_RENEW, OP_RECLAIM, OP_RELEASE, OP_RELEASE};
 
 /* A session has very many operations, and another one comes with two of the
- * same kind: both are in the next call, beside two of the first session, whose
- * order stays. */
+ * same kind. Both are in the next call, beside two of the first session in
+ * their order. */
 SRIG_TEST(turns_of_sessions, srig_single())
 {
     bool yields = _i == 4;
@@ -133,9 +133,9 @@ SRIG_TEST(turns_of_sessions, srig_single())
 
 static const enum op_kind bulk_kinds[] = {OP_RENEW, OP_RELEASE, OP_ACQUIRE};
 
-/* What may wait, or one of several sessions has very much of, leaves half of
- * the calls to others: what comes then is sent at once. Renewals that press
- * leave none, nor does a session that has been alone for a while. */
+/* Operations that may wait, or of one busy session, leave half of the calls to
+ * others. A new operation is sent at once. Renewals that press leave none, nor
+ * does a session that has been alone for a while. */
 SRIG_TEST(bulk, srig_single())
 {
     struct store_settings settings = rig->settings;
@@ -229,8 +229,8 @@ SRIG_TEST(yielding, srig_single())
 }
 
 /* Renewals that have waited for a quarter of their time have every second call,
- * however many kinds there are; one that is tried again, and whose deadline is
- * nearer, is the first. */
+ * however many kinds there are. One that is tried again, with a nearer
+ * deadline, is the first. */
 SRIG_TEST(renewals_that_press, srig_single())
 {
     unsigned renewals = 0;
@@ -426,7 +426,7 @@ SRIG_TEST(late_is_tried_again, srig_single())
     ck_assert_uint_lt(calls, 600);
 }
 
-/* What a call that did nothing said of a holder is not the next one's. */
+/* The holder in the answer of one call is not that of the next call. */
 SRIG_TEST(late_and_told, srig_single())
 {
     static const char about[] = "\x64\0\0\0\x14\0\0\0\1w\4shop\0";
@@ -445,7 +445,7 @@ SRIG_TEST(late_and_told, srig_single())
     ck_assert_uint_eq(op->result.holder_client.len, 0);
 }
 
-/* What a ticket is that was taken over, and its note; or no sense. */
+/* The kind and the note of a ticket that was taken over, or no sense. */
 SRIG_TEST(taken_over, srig_single())
 {
     static const struct {
@@ -502,7 +502,7 @@ srig_damaged(
     srig_bytes(rig, 0, bytes, second + 38 + len + 38);
 }
 
-/* What is damaged in one lock's record is no other lock's matter. */
+/* A damaged record concerns no other lock. */
 SRIG_TEST(damaged_words, srig_single())
 {
     static const char about[] = "\x64\0\0\0\x14\0\0\0\1w\x44shop\0";
@@ -592,7 +592,7 @@ SRIG_TEST(noscript_loads_once, srig_single())
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_noscript), 6);
 }
 
-/* Who asked first is first in the queue, also after an error. */
+/* The first to ask is first in the queue, also after an error. */
 SRIG_TEST(order_is_kept, srig_single())
 {
     for (int i = 0; i < 4; i++)
@@ -619,7 +619,7 @@ static const char *const later[] = {
     "NOPERM this user has no permissions",
 };
 
-/* What nobody wants any more is not sent. */
+/* Unwanted operations are not sent. */
 SRIG_TEST(unwanted, srig_single())
 {
     struct op *ops = srig_ops(rig, OP_RENEW, 0, 5);
@@ -663,8 +663,8 @@ SRIG_TEST(overdue, srig_single())
     srig_results(rig, 0, 3, RECORD_OK);
 }
 
-/* For which nobody waits any more: what has been sent is waited for, what can
- * be sent soon is sent, and all else is given back at once. */
+/* Operations that nobody waits for any more. A sent one is waited for, one that
+ * can be sent soon is sent, and all others are given back at once. */
 SRIG_TEST(hurried, srig_single())
 {
     struct op *ops = srig_in_flight(rig, 0, 12);
@@ -801,7 +801,7 @@ SRIG_TEST(refused_for_another_reason, srig_single())
     log_init(NULL, LOG_ERROR);
 }
 
-/* What was parked goes out in the turn in which its time has come. */
+/* A parked operation goes out in the turn in which its time has come. */
 SRIG_TEST(parked_goes_in_its_turn, srig_single())
 {
     (void)srig_op(rig, OP_RENEW, 0);
@@ -831,7 +831,7 @@ SRIG_TEST(error_splits_the_batch, srig_single())
     srig_status(rig, ops[1], OP_REFUSED);
     ck_assert(!ops[1]->result.senseless); /* that is not known of it */
     srig_sends(rig, 0, "EVALSHA 1");
-    /* What may have run is not "unsent" when it is given up. */
+    /* An operation that may have run is not "unsent" when it is given up. */
     for (int i = 0; i < 2000 && !srig_done(rig, ops[2]); i++) {
         srig_error(rig, 0, "LOADING Redis is loading the dataset");
         while (!srig_done(rig, ops[2]) && srig_next(rig, 0)[0] != 'E') {
@@ -924,7 +924,7 @@ SRIG_TEST(random_bytes, srig_single())
     }
 }
 
-/* What inspect.lua shows, and a record that it should not. */
+/* The reply of inspect.lua, and a record that it should not show. */
 SRIG_TEST(inspect, srig_single())
 {
     struct op *op = srig_op(rig, OP_INSPECT, 0);

@@ -147,8 +147,8 @@ STORE_TEST(one_for_many, begin(1, 0))
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_waits), 2);
 }
 
-/* What WAIT is to wait for is not there, or not allowed: it is written anew, in
- * another slot. */
+/* The write that WAIT waits for is not there, or not allowed: it is written
+ * anew, in another slot. */
 STORE_TEST(not_written, begin(1, 0))
 {
     struct op *op = answered(rig, OP_ACQUIRE, RECORD_OK);
@@ -367,7 +367,7 @@ STORE_TEST(alike, begin(1, 0))
     ck_assert_ptr_nonnull(strstr(log_kept(), "event=redis_replicas_alike"));
 }
 
-/* Whose port is not told is no replica (redis-cli --rdb), nor is one that is
+/* A client without a port is no replica (redis-cli --rdb). Nor is one that is
  * being synchronized for the first time. */
 STORE_TEST(no_replicas, begin(1, 0))
 {
@@ -382,7 +382,7 @@ STORE_TEST(no_replicas, begin(1, 0))
     srig_status(rig, op, OP_OK);
 }
 
-/* What was written under another history may be gone. */
+/* A write under another history may be gone. */
 STORE_TEST(another_history, begin(1, 0))
 {
     struct op *op = answered(rig, OP_ACQUIRE, RECORD_OK);
@@ -424,7 +424,7 @@ STORE_TEST(connections_lost, begin(1, 0))
     ck_assert(!store_ready(rig->store));
 }
 
-/* What nobody is granted anything by is told at once. */
+/* Answers without a grant are told at once. */
 STORE_TEST(told_at_once, begin(1, 0))
 {
     static const enum record_status none[] = {RECORD_WAITING, RECORD_BUSY,
@@ -568,7 +568,7 @@ STORE_TEST(members, begin_cluster(2))
     ck_assert(!store_ready(rig->store));
 }
 
-/* What is written, where slots move. */
+/* The write while slots move. */
 STORE_TEST(slots, begin_cluster(1))
 {
     struct op *op;

@@ -169,7 +169,8 @@ STORE_TEST(settles, begin(STORE_SINGLE, SETTLE_MS))
     is_ready(rig);
 }
 
-/* --- what Redis refuses --------------------------------------------------- */
+/* --- the refused command ---------------------------------------------------
+ */
 
 static const struct {
     const char *error;

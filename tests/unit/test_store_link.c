@@ -46,7 +46,7 @@ SRIG_TEST(greeting_refused, srig_create(STORE_SINGLE, 1))
         while (!rig->conns[0].connecting)
             srig_pass(rig, 1);
     }
-    /* What comes of it later is not heard. */
+    /* Its later answer is not heard. */
     srig_error(rig, 0, "-ERR late");
 }
 
@@ -205,7 +205,7 @@ SRIG_TEST(greeting_takes_too_long, srig_create(STORE_SINGLE, 1))
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_timeouts), 1);
 }
 
-/* What was sent is unknown; what was not is sent on the next connection. */
+/* A sent operation is unknown. Others are sent on the next connection. */
 SRIG_TEST(conn_lost_with_operations, srig_single())
 {
     struct op *ops = srig_in_flight(rig, 0, 12);
@@ -325,8 +325,8 @@ SRIG_TEST(late_answer_counts, patient_rig())
     ck_assert_uint_eq(rig->conns[0].closes, 0);
 }
 
-/* Whoever asked is told in time that nobody knows, and no later than the end of
- * the lease of what an earlier question may have got. The connection stays. */
+/* The client is told in time that nobody knows, no later than the end of the
+ * lease that an earlier question may have got. The connection stays. */
 SRIG_TEST(late_call_given_back, patient_rig())
 {
     struct op *op = srig_op(rig, OP_ACQUIRE, 1); /* until in five seconds */
@@ -392,7 +392,7 @@ SRIG_TEST(greetings_take_longer, patient_rig())
     ck_assert(store_ready(rig->store));
 }
 
-/* What was a master says that it is a replica: to a script, to the marker, or
+/* A former master says that it is a replica: to a script, to the marker, or
  * when it is asked. Its connections end, and its address is looked up anew. */
 START_TEST(becomes_a_replica)
 {
@@ -436,7 +436,7 @@ START_TEST(becomes_a_replica)
 END_TEST
 
 /* Redis has just closed the connection: what would not wait for Redis waits for
- * one try to replace it. What only reads is asked again. */
+ * one try to replace it. A reading operation is asked again. */
 SRIG_TEST(closed_when_asked, srig_single())
 {
     struct op *show = srig_op(rig, OP_INSPECT, 1);
@@ -470,7 +470,7 @@ SRIG_TEST(closed_when_asked, srig_single())
     srig_status(rig, op, OP_UNSENT);
 }
 
-/* Where a connection was closed that was idle, the next one is used sooner. */
+/* After an idle connection was closed, the next one is used sooner. */
 SRIG_TEST(closed_when_idle, srig_single())
 {
     rig->store->conns[0].spoke_us = rig->now_us;
@@ -550,7 +550,7 @@ SRIG_TEST(pings_when_idle, srig_single())
     ck_assert_uint_eq(rig->conns[0].closes, 1);
 }
 
-/* What the header of a call on one lock says that TIME will be. */
+/* The TIME that the header of a call on one lock foretells. */
 static double
 expected_time(struct srig *rig)
 {
@@ -640,7 +640,7 @@ SRIG_TEST(hints, srig_single())
     ck_assert(store_take_unheard(rig->store));
 }
 
-/* What watchers and the search for deadlocks are told, as it came. */
+/* Messages for watchers and the search for deadlocks, as they came. */
 SRIG_TEST(news, srig_single())
 {
     char payload[70];

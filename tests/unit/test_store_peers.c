@@ -15,8 +15,8 @@ Suite *store_peers_suite(void);
 #define TIME_MS  UINT64_C(1700000000000) /* the node's, less the rig's */
 #define LIST     "10.0.0.1:7000,10.0.0.1:7001,10.0.0.1:7002"
 
-/* What Redis answers to the exchange, and to the claim of a list at the last
- * node; NULL: nil. And what was sent. */
+/* Redis' answer to the exchange, and to the claim of a list at the last node;
+ * NULL: nil. And what was sent. */
 static const char *before;
 static const char *list;
 static char words[300];

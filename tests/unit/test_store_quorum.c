@@ -16,7 +16,7 @@ Suite *store_quorum_suite(void);
 #define SECOND 73
 #define THIRD  74
 
-/* Where a question has its request; its flags; the highest fence known. */
+/* Offsets of a question: its request, its flags, the highest fence known. */
 #define AT_REQUEST       28
 #define AT_FLAGS         36
 #define AT_RELEASE_FLAGS 64
@@ -383,7 +383,7 @@ SRIG_TEST(fences_raised, srig_quorum(NODES))
     srig_status(rig, op, OP_OK);
     ck_assert_uint_eq(op->result.fence, 9);
     ck_assert_uint_eq(op->result.sent_us, sent_us);
-    /* Who comes late has that one from then on, too. */
+    /* A late node has that fence from then on, too. */
     silent(rig);
     says(rig, 2, RECORD_OK, 7);
     hears_raise(rig, 2, try, 9);
@@ -446,7 +446,7 @@ SRIG_TEST(stages, srig_quorum(NODES))
     ck_assert_uint_eq(op->tries, 5);
 }
 
-/* What was not sent since it was queued last says nothing of that. */
+/* A vote that was not sent since it was queued last says nothing of that. */
 SRIG_TEST(stages_of_unsent, srig_quorum(NODES))
 {
     struct op *op = wants_now(rig, HOLDER);
@@ -591,7 +591,7 @@ SRIG_TEST(minority, srig_quorum(NODES))
     silent(rig);
 }
 
-/* What a node brings after all others had decided against it. */
+/* The answer of a node after all others had decided against it. */
 SRIG_TEST(granted_late, srig_quorum(NODES))
 {
     const struct op *op = wants_now(rig, HOLDER);
@@ -661,7 +661,7 @@ SRIG_TEST(one_down, srig_quorum(NODES))
     srig_status(rig, op, row->status);
 }
 
-/* What has not run when the others have decided is not sent again. */
+/* A vote that has not run when the others have decided is not sent again. */
 SRIG_TEST(lost_and_refused, srig_quorum(NODES))
 {
     for (int lost = 0; lost < 2; lost++) {
@@ -750,7 +750,7 @@ SRIG_TEST(unsettled, srig_quorum(NODES))
     srig_status(rig, op, OP_UNSETTLED);
     ck_assert_uint_gt(op->result.again_ms, 90);
     ck_assert_uint_le(op->result.again_ms, 100);
-    /* Who has more time tries again. */
+    /* A LOCK with more time tries again. */
     op = wants(rig, OP_ACQUIRE, HOLDER);
     (void)all_hear(rig, SCRIPT_ACQUIRE);
     all_say(rig, RECORD_GRACE, 0);
@@ -874,7 +874,7 @@ away(struct srig *rig, uint64_t request)
     return op;
 }
 
-/* Who is away is passed, and has its place when it is back. */
+/* An absent waiter is passed, and has its place when it is back. */
 SRIG_TEST(passed, srig_quorum(NODES))
 {
     (void)holds(rig, HOLDER, 9);
@@ -912,8 +912,8 @@ SRIG_TEST(passed, srig_quorum(NODES))
     silent(rig);
 }
 
-/* What an earlier connection of its session may have at other brokers is looked
- * for by each try, and not only by the first one. */
+/* Each try looks for holds of an earlier connection at other brokers, and not
+ * only the first one. */
 SRIG_TEST(tries_for_what_moves, srig_quorum(NODES))
 {
     struct op *op = srig_draft(rig, OP_ACQUIRE, 0);
@@ -934,7 +934,7 @@ SRIG_TEST(tries_for_what_moves, srig_quorum(NODES))
     }
 }
 
-/* Who waits and goes is forgotten; the next one is told. */
+/* A waiter that goes is forgotten. The next one is told. */
 SRIG_TEST(first_leaves, srig_quorum(NODES))
 {
     (void)holds(rig, HOLDER, 9);
@@ -1032,7 +1032,7 @@ SRIG_TEST(turns, srig_quorum(NODES))
     silent(rig);
 }
 
-/* What is told when it is free already; and nobody has told more since. */
+/* The message when it is free already, and nobody has told more since. */
 SRIG_TEST(turns_are_over, srig_quorum(NODES))
 {
     takes(rig, 8);
@@ -1098,7 +1098,7 @@ SRIG_TEST(waits_elsewhere, srig_quorum(NODES))
     ck_assert_uint_eq(srig_count(rig, COUNTER_quorum_splits), 0);
 }
 
-/* Some node had granted it. What is heard of that one is its own undoing. */
+/* Some node had granted it. Its own word undoes it. */
 SRIG_TEST(not_too_soon, srig_quorum(NODES))
 {
     const struct op *op = wants(rig, OP_ACQUIRE, FIRST);
@@ -1226,7 +1226,7 @@ SRIG_TEST(mended, srig_quorum(NODES))
     srig_status(rig, op, OP_OK);
 }
 
-/* What comes of a mending when the lock is given back meanwhile. */
+/* The end of a mending when the lock is given back meanwhile. */
 SRIG_TEST(mended_in_vain, srig_quorum(NODES))
 {
     uint64_t try = holds(rig, HOLDER, 9);
@@ -1277,7 +1277,7 @@ SRIG_TEST(not_renewed, srig_quorum(NODES))
 {
     const struct not_renewed_row *row = &not_renewed_rows[_i];
     srig_status(rig, renewed(rig, row->said), row->status);
-    silent(rig); /* what is left of it keeps others out for its time */
+    silent(rig); /* the rest of it keeps others out for its time */
     if (row->status == OP_GONE)
         srig_status(rig, wants(rig, OP_RENEW, HOLDER), OP_GONE);
     silent(rig);
@@ -1294,7 +1294,7 @@ static const struct one_down_of_hold_row {
     {{RECORD_OK, RECORD_OK}, OP_OK},
 };
 
-/* Where one node is down the other two have to be heard. */
+/* If one node is down, the other two must be heard. */
 SRIG_TEST(one_down_of_hold, srig_quorum(NODES))
 {
     const struct one_down_of_hold_row *row = &one_down_of_hold_rows[_i];
@@ -1354,7 +1354,7 @@ SRIG_TEST(claimed, srig_quorum(NODES))
             says(rig, 2, RECORD_OK, 9);
             srig_status(rig, op, OP_OK);
             ck_assert_uint_eq(op->result.fence, 9);
-            silent(rig); /* what it was is not known before that */
+            silent(rig); /* its kind is not known before that */
             (void)wants(rig, OP_RENEW, FIRST);
             ck_assert_uint_eq(all_hear(rig, SCRIPT_RENEW), try);
             ck_assert_uint_eq(
@@ -1588,7 +1588,7 @@ SRIG_TEST(release_unheard, srig_quorum(NODES))
     srig_status(rig, op, OP_OK);
 }
 
-/* --- what is only asked --------------------------------------------------- */
+/* --- only asked --------------------------------------------------- */
 
 #define MESSAGE "PUBLISH holdfast/broker/broker-2 a message"
 

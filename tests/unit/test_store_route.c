@@ -115,9 +115,9 @@ SRIG_TEST(odd_host, srig_cluster())
     log_keep_no_more();
 }
 
-/* A host may be unknown where the number or a name stands beside it. Where
- * nothing does, the node that had the slots is asked on, and the log has the
- * other's id. */
+/* A host may be unknown where the number or a name stands beside it. If nothing
+ * does, the node that had the slots is asked on, and the log has the other's
+ * id. */
 SRIG_TEST(map_that_knows_less, srig_cluster())
 {
     log_keep(LOG_WARN);
@@ -415,7 +415,7 @@ SRIG_TEST(ask_after_many_refusals, srig_cluster())
     srig_status(rig, op, OP_OK);
 }
 
-/* What the target of an ASK says holds for the next call: no ASKING there. */
+/* The word of an ASK's target holds for the next call: no ASKING there. */
 SRIG_TEST(ask_then_moved, srig_cluster())
 {
     struct op *op = srig_op(rig, OP_ACQUIRE, 7);
@@ -593,7 +593,7 @@ SRIG_TEST(subscriber_moves, srig_cluster())
     ck_assert_uint_eq(subscriber->closes, 1);
 }
 
-/* Where no node with slots can be reached they come from the seed, over one
+/* If no node with slots can be reached, they come from the seed, over one
  * connection, until one can. */
 SRIG_TEST(subscriber_stays, srig_create(STORE_CLUSTER, 1))
 {

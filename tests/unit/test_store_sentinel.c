@@ -95,7 +95,7 @@ SRIG_TEST(greeting_for_switches, srig_create(STORE_SENTINEL, 3))
     srig_expect(rig, CONN_SWITCHES, "PING");
     ck_assert_uint_eq(conn->connects, 1);
     ck_assert_uint_eq(conn->closes, 0);
-    /* What was missed on it are hints to ask, not announcements of locks. */
+    /* Missed messages on it are hints to ask, not announcements of locks. */
     ck_assert(store_take_unheard(rig->store));
     sen_wake(rig, CONN_SWITCHES, CONN_SWITCHES);
     srig_lose(rig, CONN_SWITCHES);
@@ -169,9 +169,8 @@ SRIG_TEST(majority, srig_create(STORE_SENTINEL, majorities[_i].sentinels))
     srig_status(rig, op, OP_OK);
 }
 
-/* One Sentinel that the configuration has twice: the two are one vote, also
- * where it is heard by the other name first, and while it is not heard by one
- * of them any more. */
+/* One Sentinel that the configuration has twice is one vote. So it is if it is
+ * heard by the other name first, or by one name no more. */
 SRIG_TEST(one_by_two_names, srig_create(STORE_SENTINEL, 3))
 {
     log_keep(LOG_INFO);
@@ -204,7 +203,7 @@ SRIG_TEST(one_by_two_names, srig_create(STORE_SENTINEL, 3))
         sen_works(rig, OP_RENEW, 200);
 }
 
-/* Who may not tell who it is has its vote. */
+/* A Sentinel that may not tell its id has its vote. */
 SRIG_TEST(one_that_is_not_told, srig_create(STORE_SENTINEL, 3))
 {
     log_keep(LOG_INFO);
@@ -344,7 +343,7 @@ SRIG_TEST(no_answer, srig_create(STORE_SENTINEL, 1))
     ck_assert(rig->conns[1].connecting);
 }
 
-/* What was an address a moment ago does not count on, in its old place. */
+/* An address of a moment ago does not count on, in its old place. */
 SRIG_TEST(nil_after_a_name, sen_ready())
 {
     sen_name(rig, 0, NULL);
@@ -508,7 +507,7 @@ SRIG_TEST(history_ends, sen_ready())
     ck_assert_uint_eq(log_kept_count("event=redis_master master=shop"), 1);
 }
 
-/* What waited at the master when trust ended waits for the next one. */
+/* Operations at the master when trust ended wait for the next master. */
 SRIG_TEST(history_ends_with_a_queue, sen_ready())
 {
     sen_silence(rig, 0, 2);
@@ -519,7 +518,7 @@ SRIG_TEST(history_ends_with_a_queue, sen_ready())
         ops[i].deadline_us = rig->now_us + 20000000;
     sen_run(rig, 1000);
     ck_assert(!store_ready(rig->store));
-    /* What was sent before is answered, and that holds. */
+    /* A sent operation is answered, and that holds. */
     srig_expect(rig, 3, "EVALSHA 4");
     srig_results(rig, 3, 4, RECORD_OK);
     for (int i = 0; i < 12; i++)
@@ -632,7 +631,7 @@ SRIG_TEST(sentinel_refuses_auth, srig_create(STORE_SENTINEL, 3))
     ck_assert(sen_no_conn(rig));
 }
 
-/* Where it worked once it is tried again soon, and given time to answer. */
+/* A Sentinel that worked once is tried again soon, and given time to answer. */
 SRIG_TEST(sentinel_too_slow, sen_ready())
 {
     unsigned ms = 0;
@@ -647,7 +646,7 @@ SRIG_TEST(sentinel_too_slow, sen_ready())
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_timeouts), 1);
 }
 
-/* --- what is logged ------------------------------------------------------- */
+/* --- the log ------------------------------------------------------- */
 
 SRIG_TEST(what_is_logged, srig_create(STORE_SENTINEL, 3))
 {

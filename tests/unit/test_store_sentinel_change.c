@@ -138,7 +138,7 @@ SRIG_TEST(switch_is_a_hint, sen_ready())
     ck_assert(!store_take_hint(rig->store, &hint));
 }
 
-/* What brokers tell one another is none. */
+/* A message between brokers is none. */
 SRIG_TEST(news_is_no_hint, sen_ready())
 {
     sen_silence(rig, 0, 2);
@@ -147,7 +147,7 @@ SRIG_TEST(news_is_no_hint, sen_ready())
     sen_not_asked(rig);
 }
 
-/* What is asked for already counts, and is asked once more. */
+/* A question under way counts, and is asked once more. */
 SRIG_TEST(switch_during_a_question, sen_ready())
 {
     sen_silence(rig, 0, 0);
@@ -325,7 +325,7 @@ SRIG_TEST(readonly_and_back, sen_ready())
     ck_assert_uint_eq(rig->conns[3].connects, 2);
 }
 
-/* What a master may say as well is no reason to leave it. */
+/* An error that a master may say as well is no reason to leave it. */
 SRIG_TEST(other_refusals, sen_ready())
 {
     static const char *const errors[] = {"OOM x", "BUSY x", "NOREPLICAS x",
@@ -407,7 +407,7 @@ SRIG_TEST(vote_of_the_silent, outvoted())
     }
 }
 
-/* What a single one makes up does not use the others' places up. */
+/* The inventions of a single one do not use up the others' places. */
 SRIG_TEST(thousand_names_of_one, sen_ready())
 {
     for (unsigned i = 0; i < 1000; i++) {

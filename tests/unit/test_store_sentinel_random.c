@@ -1,7 +1,7 @@
 /*
- * Tests of daemon/store/topology/sentinel.c under random faults: each operation
- * is given back exactly once, and calls go only to the one whom a majority has
- * named in the last two seconds; also where two of the Sentinels are one.
+ * Tests of daemon/store/topology/sentinel.c under random faults, also if two of
+ * the Sentinels are one. Each operation is given back exactly once. Calls go
+ * only to the master that a majority has named in the last two seconds.
  */
 #include "tests/unit/seed.h"
 #include "tests/unit/sentinel_rig.h"
@@ -14,7 +14,7 @@
 
 Suite *store_sentinel_random_suite(void);
 
-/* What each Sentinel has said, as the test has seen it. */
+/* The word of each Sentinel, as the test has seen it. */
 struct ack {
     struct srig *rig;
     struct random random;

@@ -26,7 +26,7 @@ Suite *store_trust_suite(void);
 #define J40 "jjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjjj"
 #define Y40 "yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy"
 
-/* What was sent on a link. */
+/* Commands that were sent on a link. */
 struct sent {
     unsigned gets;
     unsigned sets;
@@ -138,7 +138,7 @@ token(const struct srig *rig, char id)
     ck_assert_mem_eq(rig->words[4].at + 40, ids, sizeof(ids));
 }
 
-/* What the next call on the link says: settled in so many ms. It is answered,
+/* The next call on the link says this: settled in so many ms. It is answered,
  * with OK. */
 static uint32_t
 settles_ms(struct srig *rig, uint32_t link, uint16_t slot, char id)
@@ -198,8 +198,8 @@ STORE_TEST(first_sight, begin(SETTLE_MS, ""))
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_unsettled), 1);
 }
 
-/* What was given back before is sent again only to a node that may have lost
- * that; the rest is sent all the same. */
+/* A repeated release is sent only to a node that may have lost the first one.
+ * The rest is sent all the same. */
 STORE_TEST(repeated_releases, begin(SETTLE_MS, ""))
 {
     for (int round = 0; round < 2; round++) {
@@ -364,7 +364,7 @@ SRIG_TEST(marker_of_others, srig_create(STORE_SINGLE, 1))
     ck_assert_mem_eq(rig->marker, R40 " " I40, 81);
 }
 
-/* What is no string is no marker, whatever it says. */
+/* A reply that is no string is no marker. */
 STORE_TEST(marker_of_garbage, begin(SETTLE_MS, ""))
 {
     static const enum resp_type types[] = {
@@ -621,7 +621,7 @@ STORE_TEST(script_sees_another_id, begin(SETTLE_MS, ""))
     expect_change(rig, 'r', 'y', false);
 }
 
-/* What was sent before INFO is answered before it: no reason to ask twice. */
+/* Answers to calls from before INFO are no reason to ask twice. */
 STORE_TEST(asks_once, begin(SETTLE_MS, ""))
 {
     (void)pass(rig, 0, SETTLE_MS + 1100);
@@ -869,13 +869,13 @@ replace(struct srig *rig, uint32_t link, char run, char id)
     srig_serve(rig, link);
 }
 
-/* A slot of a master that may have lost something goes to another one: so is
- * that slot's loss not settled, whatever the marker says, and whatever was to
- * be waited for before. */
+/* A slot goes from a master that may have lost something to another master. The
+ * other one is not settled then, whatever the marker says, and however long it
+ * was to wait before. */
 SRIG_TEST(slots_of_one_that_is_gone, begin_halves())
 {
     bool back = _i % 2 == 1; /* and not what it was */
-    bool doubted = _i >= 2;  /* what gets the slot has changed itself */
+    bool doubted = _i >= 2;  /* the new master of the slot has changed itself */
     char id = doubted ? 'j' : 'i';
 
     if (doubted) {
@@ -1019,7 +1019,7 @@ SRIG_TEST(slots_of_one_that_was_forgotten, begin_halves())
     ck_assert_uint_ge(settles_ms(rig, 2, 5, 'i'), SETTLE_MS - 100);
 }
 
-/* What the node says of itself whose slot has moved. */
+/* The role of the node that the slot has left. */
 enum source {
     SOURCE_WELL,
     SOURCE_FOLLOWS, /* the one that has it now: that was its last slot */
@@ -1203,9 +1203,9 @@ begin_thirds(void)
     return rig;
 }
 
-/* What its first slot was waited for is over while the master of another one
- * has been asked what it is: that one's answer counts. Whose first slot it was
- * still says nothing, and need not. */
+/* The wait for its first slot is over while the master of another slot has been
+ * asked for its role: that answer counts. The master of its first slot still
+ * says nothing, and need not. */
 SRIG_TEST(slots_after_slots, begin_thirds())
 {
     const struct conn *conn = &rig->store->conns[1];
@@ -1657,7 +1657,7 @@ full_op(struct srig *rig, enum op_kind kind)
     return op;
 }
 
-/* What the argument should be, less what is no argument of the test's. */
+/* The expected argument, without the parts that the test does not know. */
 static size_t
 reclaim_bytes(const struct srig *rig, char *out, double hold)
 {
@@ -1950,7 +1950,7 @@ STORE_TEST(ages, begin(SETTLE_MS, R40 " " I40))
     ck_assert_uint_lt(age, 61 * SECOND_US);
     ck_assert_uint_gt(conn->rose_at_us, since_us + HOUR_US);
     ck_assert_uint_le(conn->rose_at_us, srig_time_us(rig));
-    /* What came just before is as old as that at least. */
+    /* The answer just before is at least as old. */
     (void)pass(rig, 0, 10000);
     age = age_us(rig, since_us + 60 * SECOND_US);
     ck_assert_uint_ge(age, 9 * SECOND_US);
@@ -2002,7 +2002,7 @@ STORE_TEST(drift_on_the_way_is_no_step, begin(SETTLE_MS, R40 " " I40))
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_clock_steps), 0);
 }
 
-/* Where nobody settles no clock is doubted. */
+/* Without settling no clock is doubted. */
 STORE_TEST(any_clock, begin(0, ""))
 {
     rig->clock_us += 3600000000;

@@ -146,9 +146,9 @@ ceiling(uint64_t time_us)
     return (time_us + TICK - 1) / TICK;
 }
 
-/* Very many nodes are due in one slot of a higher level: they are sorted in
- * portions before it is entered, so that no call has all of them to move. Those
- * that are moved or taken off meanwhile are not lost. */
+/* Very many nodes are due in one slot of a higher level. They are sorted in
+ * portions before it is entered, so that no call moves all of them. Those that
+ * are moved or taken off meanwhile are not lost. */
 START_TEST(many_in_one_slot)
 {
     static struct wheel_node nodes[20000];
