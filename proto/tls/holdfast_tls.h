@@ -42,8 +42,8 @@ enum holdfast_tls_verify {
 
 /* All may be NULL or 0. Files are in PEM format. */
 struct holdfast_tls_options {
-    /* The CAs that are trusted, and no others. NULL: those that the system
-     * trusts, among whom are many who certify anybody's name. */
+    /* The CAs to trust. NULL: the CAs of the system, many of which certify any
+     * name. */
     const char *ca;
     /*
      * The client's certificate with its chain, and its key without a

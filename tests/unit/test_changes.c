@@ -1,7 +1,6 @@
 /*
- * What a reload finds other than before, by the table of keys: what is taken,
- * what is left, and that a bad file, or one that does not go with what stays,
- * changes nothing.
+ * Changes of a reload, by the table of keys: those that are taken, and those
+ * that need a restart. A bad file changes nothing.
  */
 #include "conf/changes.h"
 
@@ -147,7 +146,7 @@ START_TEST(a_file_is_taken_and_left_by_its_keys)
     ck_assert_uint_eq(now.limit_holds, 11);
     ck_assert_uint_eq(now.limit_name, 255);
     ck_assert_str_eq(now.log_level, "debug");
-    /* What was left is told again, as long as it is not in force. */
+    /* A change that needs a restart is reported at each reload. */
     ck_assert(reload_with("limits: {holds: 11, name: 99}\n"));
     ck_assert_str_eq(keys(CHANGE_TAKEN), "log.level");
     ck_assert_str_eq(keys(CHANGE_LEFT), "limits.name");
@@ -287,7 +286,7 @@ START_TEST(tls_of_clients_as_such_is_left)
 
 END_TEST
 
-/* What was meant for encrypted connections is not sent over others. */
+/* A password for encrypted connections is not sent over others. */
 START_TEST(passwords_wait_with_tls)
 {
     char text[400];

@@ -1,8 +1,8 @@
 /*
- * The client library by TLS (proto/tls) against OpenSSL's server side in this
- * process, over sockets with little room; and its link layer over a transport
- * that does what the test says. The client is called when poll() or its own
- * time says so, and never else: what it forgets stays forgotten.
+ * The client library with TLS (proto/tls) against an OpenSSL server in this
+ * process, over sockets with little room. Then its link layer over a transport
+ * of the test. The client is called only when poll() or its own time says so,
+ * so that a forgotten event shows.
  */
 #include "proto/tls/holdfast_tls.h"
 #include "tests/unit/test_client.h"
@@ -170,6 +170,17 @@ server_shut(struct server *server)
     server->listener = -1;
 }
 
+/* Starts the server anew, with another certificate. */
+static void
+server_restart(struct server *server, const char *names, long seconds)
+{
+    server_drop(server);
+    server_shut(server);
+    SSL_CTX_free(server->context);
+    free(server->in);
+    server_start(server, names, seconds);
+}
+
 static const char *
 address_of(const struct server *server)
 {
@@ -249,7 +260,7 @@ server_turn(struct server *server)
     return moved;
 }
 
-/* Calls the client if it is to be called; whether it was. */
+/* Calls the client if poll() or its time says so. False: it was not called. */
 static bool
 client_turn(void)
 {
@@ -264,8 +275,8 @@ client_turn(void)
     return true;
 }
 
-/* Until nobody has anything to do for some milliseconds. Loopback may take a
- * moment to hand on what was sent. */
+/* Runs both sides until nothing moves for some milliseconds, since loopback may
+ * take a moment. */
 static void
 pump(void)
 {
@@ -290,7 +301,7 @@ server_say(struct server *server, const char *text)
     ck_assert_uint_eq(server->out_len, 0);
 }
 
-/* What events there were. */
+/* The events. */
 static const char *
 told(void)
 {
@@ -346,7 +357,7 @@ teardown(void)
     ck_assert_int_eq(system(command), 0);
 }
 
-/* Trusts the CA of this test, unless told otherwise. */
+/* Creates `tls`, by default with the CA of this test. */
 static void
 trust(struct holdfast_tls_options how)
 {
@@ -380,7 +391,7 @@ begin(int version, uint64_t keep_ms)
     ck_assert_str_eq(told(), "0/ ");
 }
 
-/* The client's socket takes little. */
+/* Makes the client's send buffer small. */
 static void
 narrow(void)
 {
@@ -391,7 +402,7 @@ narrow(void)
         0);
 }
 
-/* The reason for which it is over, after no greeting. */
+/* The reason why the connection ended before a greeting. */
 static const char *
 reason(void)
 {
@@ -429,8 +440,7 @@ START_TEST(a_lock)
 
 END_TEST
 
-/* What is asked for before there is a connection, user and secret too, waits
- * for the end of the handshake. */
+/* Requests, AUTH included, wait for the end of the handshake. */
 START_TEST(early_requests)
 {
     uint64_t request;
@@ -448,11 +458,8 @@ START_TEST(early_requests)
 
 END_TEST
 
-/*
- * Much more than a record, a socket, a turn, and the queue of events take:
- * whatever lies in TLS and in the library is not forgotten when events are
- * taken late.
- */
+/* More bytes than a record, a socket, a turn, and the queue of events take. No
+ * byte is forgotten if the program takes its events late. */
 START_TEST(a_burst_comes)
 {
     struct holdfast_event event;
@@ -487,8 +494,8 @@ START_TEST(a_burst_comes)
 
 END_TEST
 
-/* The queue of events is full before the last record is: what is left of that
- * lies in TLS, and nothing more will come. */
+/* The queue of events is full within the last record. The rest lies in TLS, and
+ * poll() shows no more input. */
 START_TEST(the_rest_of_a_record)
 {
     static char lines[4681 * 7 + 1]; /* two records of 16 KiB, but for a byte */
@@ -537,7 +544,7 @@ START_TEST(a_burst_goes)
 
 END_TEST
 
-/* One that a broker should have by its address, or by the name given. */
+/* The name in the certificate: the host of the address, or server_name. */
 START_TEST(names)
 {
     static const struct {
@@ -564,11 +571,7 @@ START_TEST(names)
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct server *server = &servers[0];
-        server_drop(server);
-        server_shut(server);
-        SSL_CTX_free(server->context);
-        free(server->in);
-        server_start(server, cases[i].names, 3600);
+        server_restart(server, cases[i].names, 3600);
         trust((struct holdfast_tls_options){
             .server_name = cases[i].name, .verify = cases[i].verify});
         create((struct holdfast_options){.address = address_of(server)});
@@ -613,10 +616,7 @@ END_TEST
 
 START_TEST(its_time_is_over)
 {
-    server_shut(&servers[0]);
-    SSL_CTX_free(servers[0].context);
-    free(servers[0].in);
-    server_start(&servers[0], "IP:127.0.0.1", -60);
+    server_restart(&servers[0], "IP:127.0.0.1", -60);
     trust((struct holdfast_tls_options){.verify = HOLDFAST_TLS_FULL});
     create((struct holdfast_options){.address = address_of(&servers[0])});
     assert_in("certificate has expired", reason());
@@ -634,7 +634,7 @@ START_TEST(plain_text)
 
 END_TEST
 
-/* The broker asks for a certificate, which is not there; or it is. */
+/* The broker requires a certificate, which the client does not have, or has. */
 START_TEST(own_certificate)
 {
     EVP_PKEY *key = EVP_EC_gen("P-256");
@@ -670,16 +670,13 @@ START_TEST(own_certificate)
 
 END_TEST
 
-/* A broker whose certificate is not to be had is as one that is not there. */
+/* After a broker with a bad certificate the client tries the next one. */
 START_TEST(next_address)
 {
     static struct server *bad = &servers[0];
     bool met = false;
 
-    SSL_CTX_free(bad->context);
-    free(bad->in);
-    server_shut(bad);
-    server_start(bad, "IP:127.0.0.2", 3600);
+    server_restart(bad, "IP:127.0.0.2", 3600);
     for (unsigned i = 0; i < 40 && !met; i++) {
         trust((struct holdfast_tls_options){.verify = HOLDFAST_TLS_FULL});
         create((struct holdfast_options){.address = address_of_both()});
@@ -696,7 +693,7 @@ START_TEST(next_address)
 
 END_TEST
 
-/* Of several reasons that one is told that nothing mends by itself. */
+/* Of several errors the error of a handshake is the reason. */
 START_TEST(the_reason_that_counts)
 {
     char both[80];
@@ -713,7 +710,7 @@ START_TEST(the_reason_that_counts)
 
 END_TEST
 
-/* Somebody accepts, and says nothing: the next one, or the end. */
+/* A server accepts and stays silent. */
 START_TEST(silence)
 {
     servers[0].plain = true; /* and nobody steps on what was accepted */
@@ -737,7 +734,7 @@ START_TEST(silence)
 
 END_TEST
 
-/* A session that is kept goes on at the other broker, with its hold. */
+/* A kept session moves to the other broker with its hold. */
 START_TEST(moves)
 {
     const struct holdfast_options how = {
@@ -775,7 +772,7 @@ START_TEST(moves)
 
 END_TEST
 
-/* QUIT, and that this was all, though nobody calls the client any more. */
+/* QUIT and close_notify are sent at once. */
 START_TEST(destroyed)
 {
     begin(versions[_i], 30000);
@@ -851,7 +848,7 @@ START_TEST(forked)
 
 END_TEST
 
-/* The broker is gone: no SIGPIPE, and the end of all. */
+/* The broker is gone: the connection ends without SIGPIPE. */
 START_TEST(gone)
 {
     uint64_t request;
@@ -872,7 +869,7 @@ START_TEST(gone)
 
 END_TEST
 
-/* A last word that has come is read, also where it can be written no more. */
+/* A last line is read, even if no more can be written. */
 START_TEST(last_word)
 {
     begin(versions[_i], 0);
@@ -890,27 +887,47 @@ END_TEST
 
 /* Files */
 
-static const char *
-refusal(struct holdfast_tls_options how)
+/* Names of files in the folder; NULL: none. */
+static void
+refused(const char *part, const char *ca, const char *cert, const char *key)
 {
-    static char why[300];
+    const struct holdfast_tls_options how = {
+        .ca = path_of(ca),
+        .cert = cert != NULL ? path_of(cert) : NULL,
+        .key = key != NULL ? path_of(key) : NULL,
+    };
+    char why[300];
 
-    tls = holdfast_tls_create(&how, why, sizeof(why));
-    ck_assert_ptr_null(tls);
+    ck_assert_ptr_null(holdfast_tls_create(&how, why, sizeof(why)));
     ck_assert_uint_eq(ERR_peek_error(), 0);
-    return why;
+    assert_in(part, why);
 }
 
 START_TEST(files)
 {
+    static const struct {
+        const char *why;
+        const char *ca;
+        const char *cert;
+        const char *key;
+    } cases[] = {
+        {"/none: No such file", "none", NULL, NULL},
+        {"/empty: holds no certificates", "empty", NULL, NULL},
+        {"not a regular file", ".", NULL, NULL},
+        {"are both needed", "ca.pem", "me.pem", NULL},
+        {"are both needed", "ca.pem", NULL, "me.pem"},
+        {"/empty: holds no certificate", "ca.pem", "empty", "me.key"},
+        {"/empty: holds no private key", "ca.pem", "me.pem", "empty"},
+        {"/locked.key: has a passphrase", "ca.pem", "me.pem", "locked.key"},
+        {"/other.key: does not fit the certificate", "ca.pem", "me.pem",
+            "other.key"},
+    };
+
     EVP_PKEY *key = EVP_EC_gen("P-256");
     X509 *cert = make_certificate(key, ca_cert, ca_key, "DNS:me", 3600);
-    char ca[128];
-    char me[128];
     char long_name[300];
+    char why[300];
 
-    (void)snprintf(ca, sizeof(ca), "%s", path_of("ca.pem"));
-    (void)snprintf(me, sizeof(me), "%s", path_of("me.pem"));
     write_cert("me.pem", cert);
     write_key("me.key", key, NULL);
     write_key("locked.key", key, EVP_aes_128_cbc());
@@ -918,36 +935,17 @@ START_TEST(files)
     fclose(fopen(path_of("empty"), "w"));
     X509_free(cert);
     EVP_PKEY_free(key);
-    assert_in("/none: No such file",
-        refusal((struct holdfast_tls_options){.ca = path_of("none")}));
-    assert_in("/empty: holds no certificates",
-        refusal((struct holdfast_tls_options){.ca = path_of("empty")}));
-    assert_in("not a regular file",
-        refusal((struct holdfast_tls_options){.ca = folder}));
-    assert_in("are both needed",
-        refusal((struct holdfast_tls_options){.ca = ca, .cert = me}));
-    assert_in("are both needed",
-        refusal((struct holdfast_tls_options){.ca = ca, .key = me}));
-    assert_in("/empty: holds no certificate",
-        refusal((struct holdfast_tls_options){
-            .ca = ca, .cert = path_of("empty"), .key = path_of("me.key")}));
-    assert_in("/empty: holds no private key",
-        refusal((struct holdfast_tls_options){
-            .ca = ca, .cert = me, .key = path_of("empty")}));
-    assert_in("/locked.key: has a passphrase",
-        refusal((struct holdfast_tls_options){
-            .ca = ca, .cert = me, .key = path_of("locked.key")}));
-    assert_in("/other.key: does not fit the certificate",
-        refusal((struct holdfast_tls_options){
-            .ca = ca, .cert = me, .key = path_of("other.key")}));
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        refused(cases[i].why, cases[i].ca, cases[i].cert, cases[i].key);
     memset(long_name, 'x', sizeof(long_name) - 1);
     long_name[sizeof(long_name) - 1] = '\0';
-    assert_in("too long", refusal((struct holdfast_tls_options){
-                              .ca = ca, .server_name = long_name}));
-    trust((struct holdfast_tls_options){.cert = me, .key = path_of("me.key")});
+    const struct holdfast_tls_options longer = {.server_name = long_name};
+    ck_assert_ptr_null(holdfast_tls_create(&longer, why, sizeof(why)));
+    assert_in("too long", why);
+    trust((struct holdfast_tls_options){
+        .cert = path_of("me.pem"), .key = path_of("me.key")});
     holdfast_tls_destroy(&tls);
-    /* The system's CAs, however many. */
-    char why[200];
+    /* The CAs of the system. */
     const struct holdfast_tls_options nothing = {.ca = NULL};
     tls = holdfast_tls_create(&nothing, why, sizeof(why));
     ck_assert_ptr_nonnull(tls);

@@ -1,6 +1,6 @@
 /*
- * The configuration: what the shipped files say, every key's range, each kind
- * of error with its exact place, and that what is printed reads the same.
+ * The configuration: the shipped files, each key's range, each kind of error
+ * with its place, and the reading of printed configurations.
  */
 #include "conf/config.h"
 #include "conf/keys.h"
@@ -25,7 +25,7 @@ static char error[CONFIG_ERROR_BYTES];
 static bool
 load(const char *text)
 {
-    /* Of exactly its size, so that a byte read beyond it is seen. */
+    /* Of exactly its size: a sanitizer sees a byte read beyond it. */
     size_t len = strlen(text);
     char *copy = malloc(len + 1);
     bool done;
@@ -188,7 +188,7 @@ struct full_file {
     bool seen[128];
 };
 
-/* Keys that stand behind a # without a blank count as named. */
+/* Uncomments the keys after a # without a blank. */
 static void
 uncomment(char *text)
 {
@@ -260,7 +260,7 @@ START_TEST(full_file_names_every_key)
     for (size_t i = 0; i < key_count(); i++) {
         const struct key *key = key_at(i);
         bool told = full.seen[i];
-        if (key_items(key) != NULL) /* there is none of them by default */
+        if (key_items(key) != NULL) /* by default there are no items */
             told = strstr(full.text, key_name(key)) != NULL;
         ck_assert_msg(told, "%s is missing", key->path);
     }
@@ -340,7 +340,7 @@ parse_number(const struct key *key, uint64_t number)
     snprintf(text, sizeof(text), "%llu", (unsigned long long)number);
     if (key->type != KEY_DURATION && key->type != KEY_SECONDS)
         return parse_text(key, text);
-    /* Without a unit some would take it for seconds. */
+    /* A number without a unit may be taken for seconds. */
     ck_assert_msg(parse_text(key, text) == (number == 0 && key->min == 0),
         "%s: %s", key->path, text);
     snprintf(text, sizeof(text), "%llums", (unsigned long long)number);
@@ -522,7 +522,7 @@ pick(uint64_t min, uint64_t max)
     return min + random_below(&random_state, max - min + 1);
 }
 
-/* Small and great ones alike: an even choice is nearly always great. */
+/* Small and large numbers: most random numbers are large. */
 static uint64_t
 pick_number(const struct key *key)
 {
@@ -603,7 +603,9 @@ pick_value(const struct key *key, void *field)
         pick_list(key, field);
 }
 
-/* Every key at random within its range, then what keys must agree on. */
+/*
+ * Sets each key at random within its range, then obeys the rules between keys.
+ */
 static void
 pick_config(struct config *out)
 {
@@ -1062,8 +1064,8 @@ START_TEST(namespaces_are_taken)
 
 END_TEST
 
-/* What a namespace does not say of audits is as for all locks, wherever that
- * stands. */
+/* A missing key of a namespace has the value for all locks, wherever `audit` is
+ * in the file. */
 START_TEST(namespaces_inherit)
 {
     ck_assert_msg(load("namespaces:\n"
@@ -1280,7 +1282,7 @@ START_TEST(other_yaml_is_refused)
 
 END_TEST
 
-/* In no error is a password that somebody has put in the wrong place. */
+/* No error shows a password in the wrong place. */
 START_TEST(misplaced_passwords_are_not_told)
 {
 #define GOES "; the password goes into the file of redis.password_file"
@@ -1357,7 +1359,7 @@ START_TEST(all_mistakes_are_told)
             "f:13:9: redis.batch: no value given\n"
             "f:15:3: namespaces: keys expected, \"name: value\" each\n"
             "f:16:15: unknown key \"namespaces.x\""},
-        /* Of what keys must agree on, too. */
+        /* Mistakes of rules between keys count too. */
         {"redis: {topology: single, username: u, sentinel_username: v}\n"
          "listen: {tcp: ['0.0.0.0:1', '[::]:2']}\n"
          "limits: {memory: 1MiB, output: 2MiB}",
@@ -1372,7 +1374,7 @@ START_TEST(all_mistakes_are_told)
             "f:1:40: redis.sentinel_username: needs "
             "redis.sentinel_password_file\n"
             "f:3:10: limits.memory: 1MiB must be at least limits.output, 2MiB"},
-        /* But not what would follow from a mistake. */
+        /* Mistakes that may follow from another one are left out. */
         {"redis: {topology: single, node: 'a:1', username: u, pasword_file: p, "
          "tls: {crt: /c, key: /k}}\n"
          "lease: {default: 3}",
@@ -1384,7 +1386,7 @@ START_TEST(all_mistakes_are_told)
             "\"redis.tls.cert\", the name of a file?\n"
             "f:2:18: lease.default: \"3\": a duration needs a unit: write 3ms, "
             "or s, m, h"},
-        /* What is no YAML ends it. */
+        /* An error of the YAML syntax is the last one. */
         {"x: 1\nredis: {topology: single}\nlog: 'x",
             "f:1:1: unknown key \"x\"\n"
             "f:3:8: not YAML: found unexpected end of stream"},

@@ -1,7 +1,6 @@
 /*
- * Lines out of a stream of bytes: the same lines however the reads cut it. An
- * overlong line is told once and then skipped to its LF. Other protocols are
- * recognized.
+ * Lines out of a stream of bytes, however the reads cut it. Overlong lines are
+ * reported once and skipped. Other protocols are recognized.
  */
 #include "daemon/base/random.h"
 #include "proto/request.h"
@@ -14,7 +13,7 @@ Suite *line_suite(void);
 
 #define STREAM_MAX 16384
 
-/* A connection as io keeps it: unparsed bytes, and what came out so far. */
+/* A connection: the unparsed bytes, and the lines so far. */
 struct stream {
     size_t line_max;
     char bytes[STREAM_MAX];
@@ -32,7 +31,8 @@ stream_tell(struct stream *stream, const char *bytes, size_t len)
     stream->told_len += len;
 }
 
-/* Hands line_next() a copy of exactly `len` bytes, so a byte more is seen. */
+/* Hands line_next() a copy of exactly `len` bytes: a sanitizer sees any byte
+ * more. */
 static enum line_status
 stream_step(struct stream *stream, size_t *used)
 {
@@ -97,7 +97,7 @@ stream_expect(const struct stream *stream, const char *told)
         "told \"%.*s\", not \"%s\"", (int)stream->told_len, stream->told, told);
 }
 
-/* Fed whole, byte by byte, and cut at every one and every two places. */
+/* Feeds the bytes one by one, and cut at every two places. */
 static void
 expect_lines(const char *bytes, size_t line_max, const char *told)
 {
@@ -119,48 +119,43 @@ expect_lines(const char *bytes, size_t line_max, const char *told)
     }
 }
 
-START_TEST(test_lines_cut_anywhere)
+START_TEST(test_lines)
 {
-    expect_lines("1 LOCK a\n2 UNLOCK a\n", 64, "[1 LOCK a][2 UNLOCK a]");
-    expect_lines("PING\r\nHELD\n", 64, "[PING][HELD]");
-    expect_lines("\n\r\nPING\n\n", 64, "[][][PING][]");
-    expect_lines("PING\nHEL", 64, "[PING]");
-    expect_lines("", 64, "");
-    expect_lines("\n", 1, "[]");
-}
+    static const struct {
+        const char *bytes;
+        size_t line_max;
+        const char *told;
+    } cases[] = {
+        /* Lines. */
+        {"1 LOCK a\n2 UNLOCK a\n", 64, "[1 LOCK a][2 UNLOCK a]"},
+        {"PING\r\nHELD\n", 64, "[PING][HELD]"},
+        {"\n\r\nPING\n\n", 64, "[][][PING][]"},
+        {"PING\nHEL", 64, "[PING]"},
+        {"", 64, ""},
+        {"\n", 1, "[]"},
+        /* A CR ends no line. */
+        {"a\rb\r\nc\n", 64, "[a\rb][c]"},
+        {"a\r\r\nb\n", 64, "[a\r][b]"},
+        {"a\r", 64, ""},
+        {"\r\rQUIT\r\n", 64, "[\r\rQUIT]"},
+        {"a\n\rb\n", 64, "[a][\rb]"},
+        /* The limit counts the LF. */
+        {"1234567\n", 8, "[1234567]"},
+        {"12345678\n", 8, "!"},
+        {"123456\r\n", 8, "[123456]"},
+        {"1234567\r\n", 8, "!"},
+        {"1234567", 8, ""},
+        {"12345678", 8, "!"},
+        /* An overlong line is reported once, and skipped. */
+        {"123456789012345678901234567890\nPING\n", 8, "![PING]"},
+        {"a\n12345678901234\r\r\nb\n", 8, "[a]![b]"},
+        {"12345678\n12345678\nb\n", 8, "!![b]"},
+        {"123456789\n\nb\n", 8, "![][b]"},
+        {"x\nx\n", 1, "!!"},
+    };
 
-END_TEST
-
-START_TEST(test_cr_ends_nothing)
-{
-    expect_lines("a\rb\r\nc\n", 64, "[a\rb][c]");
-    expect_lines("a\r\r\nb\n", 64, "[a\r][b]");
-    expect_lines("a\r", 64, "");
-    expect_lines("\r\rQUIT\r\n", 64, "[\r\rQUIT]");
-    expect_lines("a\n\rb\n", 64, "[a][\rb]");
-}
-
-END_TEST
-
-START_TEST(test_limit_counts_the_end)
-{
-    expect_lines("1234567\n", 8, "[1234567]");
-    expect_lines("12345678\n", 8, "!");
-    expect_lines("123456\r\n", 8, "[123456]");
-    expect_lines("1234567\r\n", 8, "!");
-    expect_lines("1234567", 8, "");
-    expect_lines("12345678", 8, "!");
-}
-
-END_TEST
-
-START_TEST(test_overlong_is_told_once_and_skipped)
-{
-    expect_lines("123456789012345678901234567890\nPING\n", 8, "![PING]");
-    expect_lines("a\n12345678901234\r\r\nb\n", 8, "[a]![b]");
-    expect_lines("12345678\n12345678\nb\n", 8, "!![b]");
-    expect_lines("123456789\n\nb\n", 8, "![][b]");
-    expect_lines("x\nx\n", 1, "!!");
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        expect_lines(cases[i].bytes, cases[i].line_max, cases[i].told);
 }
 
 END_TEST
@@ -277,10 +272,7 @@ line_suite(void)
     Suite *suite = suite_create("line");
     TCase *tcase = tcase_create("line");
 
-    tcase_add_test(tcase, test_lines_cut_anywhere);
-    tcase_add_test(tcase, test_cr_ends_nothing);
-    tcase_add_test(tcase, test_limit_counts_the_end);
-    tcase_add_test(tcase, test_overlong_is_told_once_and_skipped);
+    tcase_add_test(tcase, test_lines);
     tcase_add_test(tcase, test_nul_is_a_byte);
     tcase_add_test(tcase, test_the_real_limit);
     tcase_add_test(tcase, test_random_cuts_give_the_same_lines);

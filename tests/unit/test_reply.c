@@ -1,6 +1,6 @@
 /*
- * Reply and event lines: their exact text, what happens to bytes that must not
- * stand in a line, and too little room at every byte.
+ * Lines of replies and events: their exact text, bytes that a line must not
+ * have, and too little room at every byte.
  */
 #include "proto/reply.h"
 
@@ -10,94 +10,85 @@
 
 Suite *reply_suite(void);
 
+static char out[256];
+static struct reply reply;
+
 static void
-expect_line(struct reply *reply, const char *line)
+begin(const char *tag, const char *word)
 {
-    size_t len = reply_end(reply);
+    reply_begin(&reply, out, sizeof(out), tag, word);
+}
+
+static void
+expect_line(const char *line)
+{
+    size_t len = reply_end(&reply);
 
     ck_assert_uint_eq(len, strlen(line));
-    ck_assert_mem_eq(reply->start, line, len);
+    ck_assert_mem_eq(reply.start, line, len);
 }
 
 START_TEST(test_ok)
 {
-    char out[256];
-    struct reply reply;
-
-    reply_begin(&reply, out, sizeof(out), "12", "OK");
+    begin("12", "OK");
     reply_pair_number(&reply, "fence", PROTO_NUMBER_MAX);
     reply_pair_number(&reply, "ttl_ms", 29990);
     reply_pair_number(&reply, "count", 1);
-    expect_line(&reply, "12 OK fence=9007199254740991 ttl_ms=29990 count=1\n");
+    expect_line("12 OK fence=9007199254740991 ttl_ms=29990 count=1\n");
 }
 
 END_TEST
 
 START_TEST(test_untagged)
 {
-    char out[64];
-    struct reply reply;
-
-    reply_begin(&reply, out, sizeof(out), "", "OK");
-    expect_line(&reply, "- OK\n");
-    reply_begin(&reply, out, sizeof(out), NULL, "QUEUED");
+    begin("", "OK");
+    expect_line("- OK\n");
+    begin(NULL, "QUEUED");
     reply_pair_number(&reply, "position", 0);
-    expect_line(&reply, "- QUEUED position=0\n");
+    expect_line("- QUEUED position=0\n");
 }
 
 END_TEST
 
 START_TEST(test_numbers_to_their_ends)
 {
-    char out[64];
-    struct reply reply;
-
-    reply_begin(&reply, out, sizeof(out), "1", "OK");
+    begin("1", "OK");
     reply_pair_number(&reply, "v", UINT64_MAX);
     reply_number(&reply, 0);
-    expect_line(&reply, "1 OK v=18446744073709551615 0\n");
+    expect_line("1 OK v=18446744073709551615 0\n");
 }
 
 END_TEST
 
 START_TEST(test_words_are_encoded)
 {
-    char out[256];
-    struct reply reply;
-
-    reply_begin(&reply, out, sizeof(out), "1", "ITEM");
+    begin("1", "ITEM");
     reply_word(&reply, TEXT(":a b"));
     reply_pair(&reply, "owner", TEXT("100%=\n"));
     reply_pair(&reply, "note", text_make("\0\xff", 2));
-    expect_line(&reply, "1 ITEM %3Aa%20b owner=100%25%3D%0A note=%00%FF\n");
+    expect_line("1 ITEM %3Aa%20b owner=100%25%3D%0A note=%00%FF\n");
 }
 
 END_TEST
 
 START_TEST(test_an_empty_value_leaves_its_pair_out)
 {
-    char out[64];
-    struct reply reply;
-
-    reply_begin(&reply, out, sizeof(out), "1", "ITEM");
+    begin("1", "ITEM");
     reply_pair(&reply, "owner", text_make(NULL, 0));
     reply_pair(&reply, "note", TEXT("x"));
-    expect_line(&reply, "1 ITEM note=x\n");
+    expect_line("1 ITEM note=x\n");
 }
 
 END_TEST
 
 START_TEST(test_free_text_is_one_line)
 {
-    char out[64];
-    struct reply reply;
-
-    reply_begin(&reply, out, sizeof(out), "1", "OK");
+    begin("1", "OK");
     reply_text(&reply, "a=b %20 :c\r\n\t\x1b\x7f\xc3\xa4");
-    expect_line(&reply, "1 OK :a=b %20 :c?????\xc3\xa4\n");
-    reply_begin(&reply, out, sizeof(out), "1", "OK");
+    expect_line("1 OK :a=b %20 :c?????\xc3\xa4\n");
+    begin("1", "OK");
     reply_text(&reply, "");
-    expect_line(&reply, "1 OK :\n");
+    expect_line("1 OK :\n");
 }
 
 END_TEST
@@ -105,8 +96,7 @@ END_TEST
 START_TEST(test_every_error)
 {
     for (int code = 0; code < ERROR_COUNT; code++) {
-        char out[256], want[256];
-        struct reply reply;
+        char want[256];
 
         reply_error_begin(
             &reply, out, sizeof(out), "7.a", (enum error_code)code);
@@ -115,7 +105,7 @@ START_TEST(test_every_error)
             error_name((enum error_code)code),
             error_retry((enum error_code)code),
             error_meaning((enum error_code)code));
-        expect_line(&reply, want);
+        expect_line(want);
     }
 }
 
@@ -124,25 +114,22 @@ END_TEST
 START_TEST(test_every_event)
 {
     for (int code = 0; code < EVENT_COUNT; code++) {
-        char out[256], want[256];
-        struct reply reply;
+        char want[256];
 
         reply_event_begin(&reply, out, sizeof(out), (enum event_code)code);
         reply_word(&reply, TEXT("a name"));
         snprintf(want, sizeof(want), "* %s a%%20name\n",
             event_name((enum event_code)code));
-        expect_line(&reply, want);
+        expect_line(want);
     }
 }
 
 END_TEST
 
 static size_t
-write_long_line(char *out, size_t room)
+write_long_line(char *start, size_t room)
 {
-    struct reply reply;
-
-    reply_error_begin(&reply, out, room, "12", ERROR_LIMIT);
+    reply_error_begin(&reply, start, room, "12", ERROR_LIMIT);
     reply_pair(&reply, "limit", TEXT("holds"));
     reply_word(&reply, TEXT("a b"));
     reply_number(&reply, 4711);
@@ -158,17 +145,14 @@ START_TEST(test_too_little_room_at_every_byte)
     size_t len = strlen(line);
 
     for (size_t room = 0; room < len + 8; room++) {
-        /* The next byte behind is the sanitizer's. */
-        char *out = malloc(room == 0 ? 1 : room);
+        /* A sanitizer sees a write past the room. */
+        char *start = malloc(room == 0 ? 1 : room);
 
-        ck_assert_ptr_nonnull(out);
-        if (room < len) {
-            ck_assert_uint_eq(write_long_line(out, room), 0);
-        } else {
-            ck_assert_uint_eq(write_long_line(out, room), len);
-            ck_assert_mem_eq(out, line, len);
-        }
-        free(out);
+        ck_assert_ptr_nonnull(start);
+        ck_assert_uint_eq(write_long_line(start, room), room < len ? 0 : len);
+        if (room >= len)
+            ck_assert_mem_eq(start, line, len);
+        free(start);
     }
 }
 
@@ -176,10 +160,7 @@ END_TEST
 
 START_TEST(test_what_did_not_fit_is_not_forgotten)
 {
-    char out[16];
-    struct reply reply;
-
-    reply_begin(&reply, out, sizeof(out), "1", "OK");
+    reply_begin(&reply, out, 16, "1", "OK");
     reply_pair(&reply, "note", TEXT("much too long a word"));
     reply_number(&reply, 1); /* would fit alone */
     ck_assert(reply.overflow);

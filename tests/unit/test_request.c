@@ -1,6 +1,5 @@
 /*
- * One line to one request: what is understood, and every way in which a line is
- * refused.
+ * One line to one request: good lines, and each error.
  */
 #include "daemon/base/random.h"
 #include "proto/reply.h"
@@ -31,11 +30,8 @@ static const enum type key_types[] = {
 #include "proto/commands.def"
 };
 
-/*
- * A line on the heap with not a byte around it, so that a sanitizer sees
- * whoever reads or writes past it. The request refers into it until
- * parsed_free().
- */
+/* A line on the heap without a byte around it, so that a sanitizer sees an
+ * access past it. The request refers into it until parsed_free(). */
 struct parsed {
     char *line;
     enum request_status status;
@@ -560,7 +556,7 @@ START_TEST(test_pong_keeps_its_number)
 
 END_TEST
 
-/* The usage text says which keys a command takes; the parser must agree. */
+/* The parser must take the keys of the usage text. */
 START_TEST(test_every_key_of_every_command)
 {
     static const char *const samples[] = {
@@ -680,7 +676,7 @@ static struct text
 random_word(struct random *random, char *memory, size_t max)
 {
     size_t len = 1 + random_below(random, max);
-    /* Half of them readable, so that not all is '%'. */
+    /* Half of the bytes are printable, so that not all words are of '%'. */
     bool readable = random_below(random, 2) == 0;
 
     for (size_t i = 0; i < len; i++)
@@ -701,7 +697,7 @@ random_tag(struct random *random, char *tag)
     tag[len] = '\0';
 }
 
-/* What reply.c writes, request.c reads back: the whole of a LOCK. */
+/* request.c must read a whole LOCK that reply.c has written. */
 START_TEST(test_round_trip)
 {
     struct random random;
@@ -741,7 +737,7 @@ START_TEST(test_round_trip)
 
 END_TEST
 
-/* Cut and damaged lines: an answer for each, and never a byte outside. */
+/* Cut and damaged lines have a result, without an access past the line. */
 START_TEST(test_damaged_lines)
 {
     static const char whole[] =

@@ -85,7 +85,7 @@ START_TEST(refused)
 
 END_TEST
 
-/* What is beyond the room for a file may be anything. */
+/* The bytes past the room for a file do not matter. */
 START_TEST(large_files)
 {
     char file[SECRET_FILE_BYTES];

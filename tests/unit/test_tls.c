@@ -1,7 +1,7 @@
 /*
- * Tests of daemon/io/tls.c against OpenSSL's server side in this process, over
- * a pair of sockets with little room: what wants to be read or written when,
- * and that bytes come whole and in order however they are cut.
+ * Tests of daemon/io/tls.c against an OpenSSL server in this process, over
+ * sockets with little room. Bytes arrive whole and in order, however they are
+ * cut.
  */
 #include "daemon/io/tls.h"
 
@@ -311,7 +311,7 @@ START_TEST(gone)
 
 END_TEST
 
-/* Who was made with settings that there are no more goes on with them. */
+/* A link keeps the settings of its creation. */
 START_TEST(its_settings_are_gone)
 {
     size_t done = 0;
@@ -328,7 +328,7 @@ START_TEST(its_settings_are_gone)
 
 END_TEST
 
-/* What an earlier call of anybody's has left is not taken for this one's. */
+/* An error that an earlier call left is not taken for a new one. */
 START_TEST(errors_of_others)
 {
     size_t done = 0;

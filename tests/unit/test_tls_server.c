@@ -1,7 +1,7 @@
 /*
  * Tests of TLS as clients' server, against OpenSSL's client side in this
  * process: who is let in, what a certificate says of its owner, and the ends
- * that there are. What is the same on either side is in test_tls.c.
+ * that there are. test_tls.c has the tests of both sides.
  */
 #include "daemon/io/tls.h"
 
@@ -350,7 +350,7 @@ START_TEST(within_a_record)
 
 END_TEST
 
-/* What is none of it, and what would cost too much. */
+/* Input that is not TLS, and input that would cost too much. */
 START_TEST(other_words)
 {
     static const char *const words[] = {

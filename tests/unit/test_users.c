@@ -275,7 +275,7 @@ START_TEST(files)
 
 END_TEST
 
-/* --- who is who ----------------------------------------------------------- */
+/* --- identities ----------------------------------------------------------- */
 
 START_TEST(secrets)
 {
@@ -391,7 +391,7 @@ START_TEST(marks)
 
 END_TEST
 
-/* What the file has is what others may compute, too. */
+/* Other programs can compute the hashes of the file. */
 START_TEST(a_secret_as_it_stands)
 {
     uint8_t salt[USER_SALT_BYTES];
@@ -468,7 +468,7 @@ START_TEST(rights)
 
 END_TEST
 
-/* Whatever is in it is taken or refused, and no byte beyond it is looked at. */
+/* Any text is taken or refused, without a read past its end. */
 START_TEST(random_files)
 {
     static const char horse[] = HORSE;
