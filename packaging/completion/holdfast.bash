@@ -1,12 +1,11 @@
-# Completion of the command `holdfast` for bash: commands, options, and what
-# options take. In zsh: autoload -U bashcompinit && bashcompinit, and source it.
+# Completion of the command `holdfast` for bash: commands, options, and values
+# of options. In zsh: autoload -U bashcompinit && bashcompinit, and source it.
 #
-# It asks the program itself: `holdfast help` and `holdfast help COMMAND` list
-# all that there is, first the synopsis, up to an empty line, and then, indented
-# by two blanks, each option or command with what it is for; options that belong
-# to one of these by four.
+# It reads `holdfast help` and `holdfast help COMMAND`. The synopsis comes
+# first, up to an empty line. Then each option or command has a line with two
+# blanks in front, and each option of one of these has four.
 
-# Sets options[OPTION] to what each takes, or nothing, by a text of help.
+# Sets options[OPTION] to the name of its value, or nothing, from a help text.
 _holdfast_options()
 {
     local line rest='' head=1
@@ -23,7 +22,7 @@ _holdfast_options()
         fi
     done <<<"$1"
     while [[ $rest =~ $pattern ]]; do
-        # The list tells as much as the synopsis, or more.
+        # The list has all of the synopsis, or more.
         [[ -n ${options[${BASH_REMATCH[2]}]-} ]] ||
             options[${BASH_REMATCH[2]}]=${BASH_REMATCH[4]}
         rest=${rest#*"${BASH_REMATCH[0]}"}
@@ -40,7 +39,7 @@ _holdfast_commands()
     done <<<"$1"
 }
 
-# What stands for $1 in a synopsis, begun with $2.
+# Completes the word $1 of a synopsis, which begins with $2.
 _holdfast_value()
 {
     case $1 in
@@ -57,9 +56,9 @@ _holdfast_value()
     esac
 }
 
-# Takes words from `at` on until one that is no option, or the last one, which
-# is being written. Sets `taken` to what is to be written there as the value of
-# an option, or nothing.
+# Takes words from `at` on, up to one that is no option, or the last one, which
+# is being written. Sets `taken` to the name of the value expected there, or
+# nothing.
 _holdfast_skip()
 {
     taken=
@@ -73,7 +72,7 @@ _holdfast_skip()
     done
 }
 
-# Behind -- there is a program with arguments of its own.
+# A program with its own arguments follows --.
 _holdfast_program()
 {
     if ((at == last)); then

@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Looks at what `make deb` has made: each package has what it is for, and its
-programs run.
+"""Checks the packages of `make deb`: their files, and that their programs run.
 
     python3 packaging/debian/inspect.py FOLDER VERSION
 """
@@ -11,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 
-# of each package: what is in it, among other things
+# some files of each package
 CONTENTS = {
     "holdfastd": ("usr/sbin/holdfastd", "etc/holdfast/holdfast.yaml",
                   "lib/systemd/system/holdfastd.service",

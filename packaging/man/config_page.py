@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""holdfast.yaml(5) out of conf/holdfast.yaml, which has every key, its default,
-and in a comment what it does.
+"""holdfast.yaml(5), from the keys, defaults and comments of conf/holdfast.yaml.
 
     python3 packaging/man/config_page.py conf/holdfast.yaml >holdfast.yaml.5
 
-A comment belongs to the key below it; one that stands behind a # has no
-default of its own. Keys without a comment are told of by the one before them.
-The mark behind a key says what a reload does with it.
+A comment belongs to the key below it. A key behind a # has no fixed default. A
+key without a comment shares the one before it. The mark behind a key says
+whether a reload takes it.
 """
 
 import re
@@ -53,12 +52,12 @@ KEY = re.compile(r"^(?P<indent> *)(?P<off>#?)(?P<name>[a-z_]+):"
                  r"(?: (?P<value>.*?)(?:  # (?P<mark>\w+))?)?$")
 MARKS = {None: "", "reload": "A reload takes a new value.\n",
          "restart": "A new value waits for a restart.\n"}
-# Of a list of sections that is empty by default: an example of an item.
+# An example item of a list that is empty by default.
 ITEM = re.compile(r"^# +(?:- )?(?P<name>[a-z_]+): \S+ +# (?P<about>.*)$")
 
 
 def joined(comment):
-    """A paragraph, an item of a list, and a line of an example a line."""
+    """The comment with one line for each paragraph, item or example line."""
     text = "\n".join(line.lstrip("#")[1:] for line in comment)
     text = re.sub(r"(?<!\n)\n(?!\n|- |    ) *", " ", text)
     return re.sub(r"\n+", "\n", text)
@@ -94,7 +93,7 @@ def escaped(text):
 
 
 def sentences(text):
-    """A sentence a line, as manuals are written; no line begins a request."""
+    """One sentence a line, as in manuals; no line begins a request."""
     for sentence in re.split(r"(?<=[.:;]) (?=[A-Z0-9])", escaped(text)):
         for line in textwrap.wrap(sentence, 78, break_on_hyphens=False):
             yield ("\\&" if line[0] in ".'" else "") + line
@@ -146,7 +145,7 @@ def page(lines):
 
 
 def reloading(text):
-    """What the file says of SIGHUP."""
+    """The paragraph of the file about SIGHUP."""
     about = next(part for part in text.split("\n\n") if "SIGHUP" in part)
     return ".Pp\n" + "".join(
         f"{line}\n" for line in prose(joined(about.splitlines())))
@@ -155,7 +154,7 @@ def reloading(text):
 def main():
     with open(sys.argv[1], encoding="utf-8") as file:
         text = file.read()
-    # What stands before the first section is about the file itself.
+    # The text before the first section is about the file itself.
     first = re.search(r"^# .*\n(?=listen:)", text, re.MULTILINE)
     sys.stdout.write(HEAD + reloading(text) +
                      page(text[first.start():].splitlines()))

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""holdfast-failures(7) out of packaging/doc/failures.md.
+"""holdfast-failures(7), from packaging/doc/failures.md.
 
     python3 packaging/man/failures_page.py packaging/doc/failures.md >PAGE
 
-The page has the Markdown that protocol_page.py reads. Each row of its tables
-needs the headings here. The last column names tests, and is left out.
+protocol_page.py reads the Markdown. The tables need the headings here. Their
+last column names tests, and is left out.
 """
 
 import re
@@ -38,7 +38,7 @@ def cells(row):
 
 
 def table(rows):
-    """Each row is a list of its own: its first cell, and what befalls whom."""
+    """Each row is a list: its first cell, and one item for each heading."""
     names = cells(rows[0])
     out = ".Bl -tag -width Ds\n"
     for row in map(cells, rows[2:]):
@@ -57,7 +57,7 @@ class Failures(Page):
 
 
 def without_tests(text):
-    """All but the title and the sentence about the last column."""
+    """The text without the title and the sentence about the last column."""
     return re.sub(r"\n\*Shown by\*.*?\)\.\n", "\n",
                   text.split("\n", 1)[1], flags=re.DOTALL)
 

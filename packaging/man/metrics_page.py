@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""holdfast-metrics(7) out of the tables that /metrics is made from.
+"""holdfast-metrics(7), from the tables of /metrics.
 
     python3 packaging/man/metrics_page.py TABLE.def ... >PAGE
 
-An entry is a macro's call at the begin of a line, as the head of each table
-says; what is in quotes may be in several pieces.
+An entry is a macro call at the begin of a line; see the head of each table. A
+quoted text may have several pieces.
 """
 
 import re
@@ -52,7 +52,7 @@ WORD = re.compile(r'((?:"(?:[^"\\]|\\.)*"\s*)+)|([A-Za-z_0-9]+)')
 
 
 def calls(text):
-    """(macro, arguments) of each, in their order."""
+    """(macro, arguments) of each entry, in order."""
     for macro, words in re.findall(r"^([A-Z]+)\((.*?)\)$", text,
                                    re.MULTILINE | re.DOTALL):
         yield macro, [
@@ -70,7 +70,7 @@ class Family:
 
 
 def families(text):
-    """Of one table; those of namespaces.def all are by namespace."""
+    """The metrics of a table. Those of namespaces.def are by namespace."""
     found = {}
     spaces = "namespace and label" in text
     for macro, words in calls(text):
@@ -97,7 +97,7 @@ def escaped(text):
 
 
 def prose(text):
-    """A sentence; no line begins a request."""
+    """One sentence; no line begins a request."""
     text = escaped(text[:1].upper() + text[1:] + ".")
     return "".join(("\\&" if line[0] in ".'" else "") + line + "\n"
                    for line in textwrap.wrap(text, 78, break_on_hyphens=False))

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""holdfast-protocol(7) out of proto/PROTOCOL.md, the normative text.
+"""holdfast-protocol(7), from proto/PROTOCOL.md, the normative text.
 
     python3 packaging/man/protocol_page.py proto/PROTOCOL.md >PAGE
 
-It knows what of Markdown that page is written in: headings, paragraphs, lists
-of one depth with paragraphs and code in them, tables, code in fences or by
-indent, and, within a line, code, bold and links.
+It reads the Markdown of that page: headings, paragraphs, lists of one depth
+with paragraphs and code, tables, code in fences or by indent. Within a line it
+reads code, bold and links.
 """
 
 import re
@@ -79,7 +79,7 @@ def literal(lines):
 
 
 def table(rows):
-    """Each row has its first cell as a tag, and the others behind it."""
+    """The first cell of a row is a tag, and the others follow."""
     cells = [[cell.strip().replace("\\|", "|") for cell in
               re.split(r"(?<!\\)\|", row.strip().strip("|"))] for row in rows]
     out = ".Bl -tag -width Ds\n"
@@ -90,12 +90,12 @@ def table(rows):
 
 
 class Page:
-    """Lines are taken one block after the other."""
+    """Reads lines, one block after the other."""
 
     def __init__(self, lines):
         self.lines = lines
         self.at = 0
-        self.fresh = True  # nothing but a heading stands before
+        self.fresh = True  # only a heading stands before
 
     table = staticmethod(table)
 
