@@ -1,7 +1,6 @@
 /*
- * The protocol of socket activation, which is three variables: no library is
- * needed for it, and so it is there in every build. Whether a socket is fit is
- * io's to see.
+ * The protocol of socket activation. It is three variables, so it needs no
+ * library, and every build has it. io checks whether a socket can be used.
  */
 #include "daemon/activation.h"
 
@@ -22,7 +21,7 @@
 static const char *const variables[] = {
     "LISTEN_PID", "LISTEN_PIDFDID", "LISTEN_FDS", "LISTEN_FDNAMES"};
 
-/* Whether they are for this process, and not inherited from one before it. */
+/* Whether the variables are for this process, and not inherited. */
 static bool
 is_ours(const char *pid)
 {
@@ -51,7 +50,7 @@ use_of(const char *name)
     return strcmp(name, TLS_NAME) == 0 ? SOCKET_TLS : SOCKET_CLIENTS;
 }
 
-/* One for each socket, with colons; none at all is well too. */
+/* Takes names, one for each socket, with colons; or none at all. */
 static bool
 take_names(struct activation *activation, const char *names)
 {
@@ -85,7 +84,7 @@ take(struct activation *activation, char *error, size_t error_bytes)
     if (count == NULL || !is_ours(getenv("LISTEN_PID")))
         return true;
     if (!text_to_u64(text_from(count), ACTIVATION_MAX, &number))
-        return refuse(variables[2], count, "a number of 0 to 64 expected",
+        return refuse(variables[2], count, "a number from 0 to 64 expected",
             error, error_bytes);
     activation->count = (uint32_t)number;
     if (!take_names(activation, names)) {
@@ -97,8 +96,8 @@ take(struct activation *activation, char *error, size_t error_bytes)
         int fd = FIRST_FD + (int)i;
         activation->sockets[i].fd = fd;
         if (fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {
-            snprintf(error, error_bytes, "descriptor %d was to be passed: %s",
-                fd, strerror(errno));
+            snprintf(error, error_bytes, "LISTEN_FDS: descriptor %d: %s", fd,
+                strerror(errno));
             return false;
         }
     }

@@ -1,6 +1,6 @@
 /*
- * The command line by getopt_long(), which keeps its state in globals: it is
- * reset at each call, so that tests may call as often as they like.
+ * The command line by getopt_long(). Its global state is reset at each call, so
+ * that tests may call it often.
  */
 #include "daemon/options.h"
 
@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 
 enum {
-    /* Beyond any character: it has no short form. */
+    /* beyond any character: no short form */
     PRINT_CONFIG = 256,
 };
 
@@ -43,7 +43,7 @@ is_known(int value)
     return false;
 }
 
-/* Without its value, which may be a secret. */
+/* Leaves out the value, which may be a secret. */
 static enum options_action
 wrong_long(struct options *options, const char *word)
 {
@@ -52,7 +52,7 @@ wrong_long(struct options *options, const char *word)
     return OPTIONS_WRONG;
 }
 
-/* `found` is what getopt_long() returns for what it does not take. */
+/* `found` is getopt_long()'s result for a bad option. */
 static enum options_action
 wrong_option(struct options *options, int found, const char *word)
 {
@@ -64,7 +64,7 @@ wrong_option(struct options *options, int found, const char *word)
         return wrong_long(options, word);
     if (is_known(optopt))
         return wrong(options, "option takes no value", word);
-    /* One of several letters in a word, which may not be the last one yet. */
+    /* One of several letters in an argument, maybe not the last one. */
     return wrong(options, "unknown option", letter);
 }
 
@@ -100,7 +100,7 @@ options_parse(struct options *options, int argc, char **argv)
         case PRINT_CONFIG:
             asked = found == 't' ? OPTIONS_CHECK_CONFIG : OPTIONS_PRINT_CONFIG;
             if (action != OPTIONS_RUN && action != asked)
-                return wrong(options, "only one of the two at a time",
+                return wrong(options, "only one of them is allowed",
                     "-t, --print-config");
             action = asked;
             break;
@@ -113,7 +113,7 @@ options_parse(struct options *options, int argc, char **argv)
         }
     }
     if (optind < argc)
-        return wrong(options, "unexpected word", argv[optind]);
+        return wrong(options, "unexpected argument", argv[optind]);
     return action;
 }
 
@@ -140,14 +140,14 @@ options_usage(FILE *out)
         "\n"
         "  -c, --config FILE   the configuration; without it the file\n"
         "                      " OPTIONS_CONFIG_FILE ", or the\n"
-        "                      defaults where that is not there\n"
+        "                      defaults if it is missing\n"
         "  -t, --check-config  check the configuration and exit\n"
         "      --print-config  print it with all defaults and exit\n"
         "  -V, --version       print the version and exit\n"
         "  -h, --help          print this and exit\n"
         "\n"
-        "Exit status: 0 done; 64 usage; 71 an address cannot be listened on, "
-        "or\n"
-        "the system refuses; 78 configuration.\n",
+        "Exit status: 0 done; 64 usage; 71 cannot listen on an address, or "
+        "the\n"
+        "system refuses; 78 configuration.\n",
         out);
 }

@@ -204,9 +204,9 @@ client_listen_passed(struct loop *loop, const struct loop_socket *passed,
     if (passed->use == SOCKET_TLS &&
         (!tcp || loop->settings.client_tls == NULL)) {
         snprintf(error, error_bytes,
-            "cannot listen on the socket that was passed as %d, %s: %s",
-            passed->fd, passed->name,
-            tcp ? "there is no listen.tls_cert" : "TLS is for TCP only");
+            "cannot listen on the passed socket %d, %s: %s", passed->fd,
+            passed->name,
+            tcp ? "listen.tls_cert is not set" : "TLS is for TCP only");
         return false;
     }
     /* The program that made the socket owns its path. */

@@ -176,7 +176,7 @@ handshake_event(evutil_socket_t fd, short what, void *arg)
     (void)fd;
     (void)engine_now(&client->loop->engine);
     if ((what & (EV_READ | EV_WRITE)) == 0) {
-        handshake_end(client, COUNTER_tls_timeout, "not done in time");
+        handshake_end(client, COUNTER_tls_timeout, "handshake timed out");
         return;
     }
     list_remove(&client->handshake->link);
@@ -235,7 +235,8 @@ handshake_go_on(struct client *client)
         break;
     }
     if (!awaited)
-        handshake_end(client, COUNTER_tls_crowded, "no memory to wait for it");
+        handshake_end(
+            client, COUNTER_tls_crowded, "no memory for the handshake");
 }
 
 /* The client has closed already: nobody would read the costly answer. Input
@@ -260,7 +261,7 @@ handshake_step(struct client *client)
         return;
     }
     if (engine_now(&loop->engine) >= client->handshake->end_us) {
-        handshake_end(client, COUNTER_tls_timeout, "not done in time");
+        handshake_end(client, COUNTER_tls_timeout, "handshake timed out");
         return;
     }
     if (client->tls == NULL) {
@@ -327,7 +328,7 @@ handshake_make_room(struct loop *loop)
         return false;
     }
     handshake_end(
-        slowest->client, COUNTER_tls_crowded, "there are too many at once");
+        slowest->client, COUNTER_tls_crowded, "too many handshakes at once");
     return true;
 }
 

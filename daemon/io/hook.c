@@ -182,7 +182,7 @@ child_ended(struct hooks *hooks, struct child *child, int status)
     if (child->late) {
         count(hooks->counters, COUNTER_hooks_late);
         log_write(LOG_WARN, "hook_killed", log_signed("pid", (int)child->pid),
-            log_quoted("why", TEXT("takes too long")));
+            log_quoted("why", TEXT("timed out")));
     } else if (status == 0) {
         count(hooks->counters, COUNTER_hooks_done);
     } else {

@@ -146,7 +146,7 @@ connection_request(struct connection *connection)
     if (!word_take(&rest, '\n', &line) || !word_take(&line, ' ', &method) ||
         !word_take(&line, ' ', &path) || line.len < 8 || line.len > 9 ||
         memcmp(line.at, "HTTP/1.", 7) != 0) {
-        connection_complain(connection, 400, "not a request of HTTP/1\n");
+        connection_complain(connection, 400, "not an HTTP/1 request\n");
         return;
     }
     bool head_only = text_equal(method, TEXT("HEAD"));
@@ -227,7 +227,7 @@ connection_read(struct connection *connection)
     if (head_complete(in))
         connection_request(connection);
     else if (buffer_len(in) == REQUEST_BYTES)
-        connection_complain(connection, 431, "too long\n");
+        connection_complain(connection, 431, "the request is too long\n");
     if (connection->answered)
         connection_write(connection);
 }

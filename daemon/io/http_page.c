@@ -546,6 +546,6 @@ page_make(const struct loop *loop, struct text path, struct buffer *body)
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
         if (text_equal(path, text_from(table[i].path)))
             return table[i].make(loop, body);
-    add(body, "no such page; there are /, /healthz, /metrics and /readyz\n");
+    add(body, "no such page: use /, /healthz, /metrics or /readyz\n");
     return (struct page){404, plain};
 }

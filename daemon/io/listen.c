@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 static const char not_anywhere[] =
-    "it is reached from beyond this machine, and there are no users: give "
+    "other machines can reach it, and there are no users: set "
     "auth.users_file, or listen.beyond_loopback_without_users: allowed";
 
 void
@@ -204,7 +204,7 @@ listen_found(const struct loop_settings *settings, const struct addrinfo *found,
             return close_all(fds, count);
         }
         if (count == LISTEN_SOCKETS_MAX) {
-            *why = "its name has too many addresses";
+            *why = "the name has too many addresses";
             return close_all(fds, count);
         }
         fds[count] = tcp_socket(settings, one);
@@ -370,8 +370,8 @@ listen_take(const struct loop_socket *passed, bool anywhere, bool *tcp,
 
     if (why != NULL) {
         snprintf(error, error_bytes,
-            "cannot listen on the socket that was passed as %d, %s: %s",
-            passed->fd, passed->name, why);
+            "cannot listen on the passed socket %d, %s: %s", passed->fd,
+            passed->name, why);
         return false;
     }
     *tcp = option_of(passed->fd, SO_DOMAIN) != AF_UNIX;

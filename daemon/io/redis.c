@@ -187,7 +187,7 @@ conn_receive(struct redis_conn *conn, const char **end)
         return 0;
     /* A TLS port ends plain text so, with or without an alert. */
     if (conn->state != REDIS_HEARD)
-        *end = "closed before any answer; is that a port for TLS?";
+        *end = "closed before any answer: is it a TLS port?";
     else if (got == 0)
         *end = "closed by Redis";
     else
@@ -223,8 +223,7 @@ conn_nonsense(struct redis_conn *conn)
 {
     /* The first byte of a TLS alert, the answer to plain text. */
     if (conn->tls == NULL && conn->loop->redis_buffer[0] == 0x15)
-        conn_broken(conn, HEALTH_TLS_EXPECTED,
-            "it speaks TLS, and there is no redis.tls here");
+        conn_broken(conn, HEALTH_TLS_EXPECTED, "it speaks TLS: set redis.tls");
     else if (memcmp(conn->loop->redis_buffer, "* ", 2) == 0)
         conn_broken(conn, HEALTH_NO_REDIS, "it is a Holdfast broker");
     else

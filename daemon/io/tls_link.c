@@ -64,7 +64,8 @@ fail_certificate(struct tls_link *link, long verified)
 
     if (name)
         conn_fail(link, TLS_FAILED_CERTIFICATE,
-            "its certificate does not name \"%s\", as redis.tls.verify asks",
+            "its certificate does not name \"%s\", as redis.tls.verify "
+            "requires",
             link->name);
     else
         conn_fail(link, TLS_FAILED_CERTIFICATE,

@@ -160,8 +160,8 @@ class PassedTest(ActivationCase):
         good = self.stream()
         folder = self.folder()
         with open(os.path.join(folder, "file"), "wb") as file:
-            self.refused(file, why="passed as 3, unnamed: Socket operation on "
-                                   "non-socket")
+            self.refused(file, why="passed socket 3, unnamed: "
+                                   "Socket operation on non-socket")
         for end, why in (
                 (self.stream(kind=socket.SOCK_DGRAM, listen=False),
                  "not a stream socket"),
@@ -169,9 +169,9 @@ class PassedTest(ActivationCase):
                              socket.SOCK_SEQPACKET), "not a stream socket"),
                 (self.stream(listen=False), "does not listen")):
             self.refused(good, end, names="one:two",
-                         why=f"passed as 4, two: {why}")
+                         why=f"passed socket 4, two: {why}")
             self.refused(good, end, names="one:http",
-                         why=f"passed as 4, http: {why}")
+                         why=f"passed socket 4, http: {why}")
         self.refused(*(self.stream() for _ in range(9)),
                      names=":".join(["http"] * 9), why="more than 8 sockets")
 
@@ -189,7 +189,7 @@ class PassedTest(ActivationCase):
             self.refused(good, LISTEN_FDS=count, why="LISTEN_FDS: ")
         for names in ("a:b", ":", "n" * 256):
             self.refused(good, names=names, why="LISTEN_FDNAMES: ")
-        self.refused(good, LISTEN_FDS="2", why="descriptor 4 was to be passed")
+        self.refused(good, LISTEN_FDS="2", why="LISTEN_FDS: descriptor 4: ")
 
 
 @unittest.skipUnless(has_v6(), "no IPv6 here")

@@ -46,7 +46,8 @@ class CommandLineTest(HarnessCase):
                                       stdout=full, stderr=subprocess.PIPE,
                                       text=True, check=False, timeout=30)
             self.assertEqual((done.returncode, done.stderr),
-                             (71, "holdfastd: cannot write\n"), arguments)
+                             (71, "holdfastd: cannot write to stdout\n"),
+                             arguments)
 
     def test_usage(self):
         path = self.file("")
@@ -187,7 +188,7 @@ class AddressTest(HarnessCase):
                                      program=with_hosts(self, "0.0.0.0 here")))
         status, log = broker.run_to_exit()
         self.assertEqual(status, 71, log)
-        self.assertIn("it is reached from beyond this machine", log)
+        self.assertIn("other machines can reach it", log)
         for address in ("127.0.0.1:0", "127.9.9.9:0", "[::1]:0"):
             config = self.config([address])
             del config["listen"]["beyond_loopback_without_users"]

@@ -264,14 +264,14 @@ class TroubleTest(TlsCase):
 
     def test_tls_that_the_broker_does_not_know_of(self):
         self.refused(self.redis(tls=self.tls()), {}, "event=redis_link_lost",
-                     "closed before any answer; is that a port for TLS?")
+                     "closed before any answer: is it a TLS port?")
 
         def alert(peer):
             with contextlib.suppress(OSError):
                 peer.recv(1)
                 peer.sendall(b"\x15\x03\x01\x00\x02\x02\x46")
         self.refused([self.listen(alert)], {}, "event=redis_link_lost",
-                     "it speaks TLS, and there is no redis.tls here")
+                     "it speaks TLS: set redis.tls")
 
     def test_silence(self):
         """A listener that says nothing."""

@@ -737,10 +737,10 @@ class PassedTest(ActivationCase):
     def test_unfit(self):
         status, log = self.passed(self.stream(), names="tls").run_to_exit()
         self.assertEqual(status, 71)
-        self.assertIn("passed as 3, tls: there is no listen.tls_cert", log)
+        self.assertIn("passed socket 3, tls: listen.tls_cert is not set", log)
         path = os.path.join(self.folder(), "s")
         status, log = self.passed(
             self.stream(path, socket.AF_UNIX), names="tls",
             overrides=self.keys()).run_to_exit()
         self.assertEqual(status, 71)
-        self.assertIn("passed as 3, tls: TLS is for TCP only", log)
+        self.assertIn("passed socket 3, tls: TLS is for TCP only", log)

@@ -312,7 +312,7 @@ class PiecesTest(HostileCase):
         self.assertLess(took, SECONDS + 5)
         self.assertLess(broker.cpu_us() - before, 500000)
         self.assertGreaterEqual(self.counted(broker, "timeout"), 20)
-        broker.wait_log('why="not done in time"')
+        broker.wait_log('why="handshake timed out"')
 
     def test_not_read(self):
         """A client that does not read the handshake."""

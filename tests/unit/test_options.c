@@ -95,14 +95,14 @@ START_TEST(wrong_lines)
         {"-c ''", "empty file name: -c"},
         {"--config=", "empty file name: -c"},
         {"-c a -c b", "given twice: -c"},
-        {"-t --print-config", "only one of the two at a time: -t, "
+        {"-t --print-config", "only one of them is allowed: -t, "
                               "--print-config"},
-        {"--print-config -t", "only one of the two at a time: -t, "
+        {"--print-config -t", "only one of them is allowed: -t, "
                               "--print-config"},
-        {"file", "unexpected word: file"},
-        {"file -t", "unexpected word: file"},
-        {"-c f -- -t", "unexpected word: -t"},
-        {"-", "unexpected word: -"},
+        {"file", "unexpected argument: file"},
+        {"file -t", "unexpected argument: file"},
+        {"-c f -- -t", "unexpected argument: -t"},
+        {"-", "unexpected argument: -"},
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -120,7 +120,8 @@ START_TEST(long_words_are_cut)
     memset(line, 'w', sizeof(line) - 1);
     line[sizeof(line) - 1] = '\0';
     ck_assert_int_eq(parse(line), OPTIONS_WRONG);
-    ck_assert_uint_eq(strlen(options.error), strlen("unexpected word: ") + 80);
+    ck_assert_uint_eq(
+        strlen(options.error), strlen("unexpected argument: ") + 80);
 }
 
 END_TEST
