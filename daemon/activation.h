@@ -1,6 +1,6 @@
 /*
- * Sockets that the service manager opened and passed on, by LISTEN_PID,
- * LISTEN_FDS and LISTEN_FDNAMES; as sd_listen_fds(3) has it.
+ * Sockets from the service manager, by LISTEN_PID, LISTEN_FDS and
+ * LISTEN_FDNAMES; see sd_listen_fds(3).
  */
 #ifndef HOLDFAST_ACTIVATION_H
 #define HOLDFAST_ACTIVATION_H
@@ -12,12 +12,12 @@
 struct activation {
     struct loop_socket sockets[ACTIVATION_MAX];
     uint32_t count;
-    char names[ACTIVATION_MAX][256]; /* as FileDescriptorName= has them */
+    char names[ACTIVATION_MAX][256]; /* by FileDescriptorName= */
 };
 
 /*
- * Takes what was passed to this process: no child gets it, neither the sockets
- * nor the variables. False: `error` has a line about the variables.
+ * Takes the passed sockets. Children get neither sockets nor variables. False:
+ * `error` has a line about the variables.
  */
 bool activation_take(
     struct activation *activation, char *error, size_t error_bytes);

@@ -1,11 +1,16 @@
 /*
  * holdfastd: start and end.
  *
- * 1 command line, 2 configuration and the files of TLS, 3 log, 4 settings for
- * core, store and io out of the configuration, and sockets that were passed, 5
- * loop (memory, listeners), 6 signals and service manager, 7 turns until told
- * to stop, 8 all of it back again. On SIGHUP 2 and 4 once more, for the loop to
- * take what it may.
+ * 1. command line
+ * 2. configuration, and the files of TLS and users
+ * 3. log
+ * 4. settings of core, store and io, and passed sockets
+ * 5. loop (memory, listeners)
+ * 6. signals and service manager
+ * 7. turns of the loop, until a stop
+ * 8. the end of all these
+ *
+ * SIGHUP repeats 2 and 4. The loop takes the settings that may change.
  */
 #include "conf/changes.h"
 #include "conf/config.h"
@@ -54,7 +59,7 @@ static const char *const client_tls_keys[TLS_PARTS] = {
     [TLS_PART_KEY] = "listen.tls_key",
 };
 
-/* Eight characters that tell this run of the broker from all others. */
+/* Writes eight characters that tell this run of the broker from others. */
 static void
 broker_id(char out[9])
 {
@@ -78,8 +83,8 @@ seed(void)
     return value;
 }
 
-/* The objects that a configuration names, made while it is checked. Present
- * ones stay as they are, if the files have not changed. */
+/* Objects of a configuration, made while it is checked. Objects stay if their
+ * files have not changed. */
 struct made {
     struct tls *tls;
     struct tls *client_tls;
@@ -87,7 +92,7 @@ struct made {
     bool running;
 };
 
-/* Refs to the configuration, for as long as it stays as it is. */
+/* Sets refs to the configuration, which must stay. */
 static void
 core_namespaces_of(const struct config *config, struct core_settings *core)
 {
@@ -104,7 +109,7 @@ core_namespaces_of(const struct config *config, struct core_settings *core)
     core->namespace_count = config->namespace_count;
 }
 
-/* Likewise: what an audit tells of, for each of them, and for all others. */
+/* Sets the limits of audits: of each namespace, and of all others. */
 static void
 core_audit_of(const struct config *config, struct core_settings *core)
 {
@@ -163,9 +168,9 @@ core_settings(const struct config *config, const struct users *users,
     core->queues_here = config->topology == TOPOLOGY_QUORUM;
 }
 
-/* How long the record of a free lock stays: lua/record.lua needs two and a half
- * leases. A thousand new names a second take 30 MB. Redis deletes expired keys
- * late, so that it may be half more. */
+/* The time that the record of a free lock stays: lua/record.lua needs two and a
+ * half leases. A thousand new names a second take 30 MB. Redis deletes expired
+ * keys late, so it may be half more. */
 static uint32_t
 idle_after_ms(const struct config *config)
 {
@@ -245,7 +250,7 @@ listen_addresses(const struct config *config, struct loop_address *out)
     return n;
 }
 
-/* `keys`: of its parts. */
+/* Makes TLS. `keys` names its parts in errors. */
 static bool
 make_tls_of(const struct tls_settings *settings, const char *const *keys,
     struct tls **tls, struct config_fault *fault)
@@ -307,8 +312,8 @@ make_users(
     return made->users != NULL;
 }
 
-/* A check of the configuration that is the making of what it describes; the
- * context is the `struct made`. */
+/* Checks a configuration by making its objects. The context is the `struct
+ * made`. */
 static bool
 make(const struct config *config, void *context, struct config_fault *fault)
 {
@@ -319,7 +324,7 @@ make(const struct config *config, void *context, struct config_fault *fault)
            make_users(config, made, fault);
 }
 
-/* Refs to the configuration. NULL: there is none. */
+/* Refs to the configuration. NULL: no hook. */
 static const struct hook_settings *
 hook_settings(const struct config *config)
 {
@@ -363,7 +368,7 @@ configured_level(const struct config *config)
     return level;
 }
 
-/* Another TLS, not where there was none; `*tls` becomes what is to be freed. */
+/* Takes new TLS, unless there was none; the caller frees `*tls`. */
 static void
 reload_tls(struct tls **now, struct tls **tls, const char *const *keys,
     struct config_changes *changes)
@@ -372,7 +377,7 @@ reload_tls(struct tls **now, struct tls **tls, const char *const *keys,
 
     if (old == NULL)
         return;
-    /* Bytes may be others under the same name. */
+    /* The file may have other bytes under the same name. */
     for (enum tls_part part = TLS_PART_CA; part < TLS_PARTS; part++)
         if (!tls_same(old, *tls, part))
             changes_note(changes, keys[part]);
@@ -380,8 +385,8 @@ reload_tls(struct tls **now, struct tls **tls, const char *const *keys,
     *tls = old;
 }
 
-/* Other users, not where there were none; `*users` becomes what is to be freed,
- * when nobody refers to it any more. */
+/* Takes new users, unless there were none. The caller frees `*users` when
+ * nothing refers to it any more. */
 static void
 reload_users(
     struct daemon *daemon, struct users **users, struct config_changes *changes)
@@ -395,7 +400,7 @@ reload_users(
     *users = old;
 }
 
-/* Peers refuse it, each on its own; that it is this is told here alone. */
+/* Warns of an expired certificate. Each peer only sees its own refusal. */
 static void
 warn_expired(const struct tls *tls, const char *key)
 {
@@ -418,7 +423,7 @@ warn_all_expired(const struct daemon *daemon)
     warn_expired(daemon->client_tls, client_tls_keys[TLS_PART_CERT]);
 }
 
-/* The configuration is the new one. */
+/* Logs the changes, and warns. */
 static void
 reload_apply(const struct daemon *daemon, const struct config_changes *changes)
 {
@@ -442,7 +447,7 @@ reload_apply(const struct daemon *daemon, const struct config_changes *changes)
     warn_all_expired(daemon);
 }
 
-/* Of a configuration that is not taken, a line each. */
+/* Logs the mistakes of a refused configuration, a line each. */
 static void
 log_mistakes(const char *error)
 {
@@ -455,12 +460,12 @@ log_mistakes(const char *error)
     }
 }
 
-/* On SIGHUP, between two turns of the loop. */
+/* Reloads, on SIGHUP, between two turns of the loop. */
 static void
 reload(void *arg)
 {
     struct daemon *daemon = arg;
-    /* Not the defaults where a file that was there is gone by mistake. */
+    /* The defaults must not replace a file that is missing by mistake. */
     const char *path = daemon->path != NULL
                            ? daemon->path
                            : options_config_file(daemon->options);
@@ -497,8 +502,8 @@ reload(void *arg)
     loop_note_reload(daemon->loop, taken);
 }
 
-/* Redis or a Sentinel refuses the password, and the file has another one by
- * now: not everything that changes secrets can send a signal. */
+/* Whether Redis or a Sentinel refuses the password and the file has another
+ * one: not every tool that changes secrets can send a signal. */
 static bool
 has_new_password(void *arg)
 {
@@ -534,7 +539,7 @@ run(struct daemon *daemon)
     }
     settings.hook = hook_settings(config);
     settings.core.audit_hook = settings.hook != NULL;
-    if (settings.hook == NULL) /* then all children are orphans of others */
+    if (settings.hook == NULL) /* then all children belong to others */
         (void)signal(SIGCHLD, SIG_IGN);
     log_write(LOG_INFO, "starting", log_word("server", SERVER),
         log_word("broker", settings.core.broker_id));
@@ -565,7 +570,7 @@ run(struct daemon *daemon)
     return status;
 }
 
-/* Reads the configuration; false: said why, on stderr. */
+/* Reads the configuration. False: stderr has the reason. */
 static bool
 load(struct daemon *daemon)
 {
@@ -584,13 +589,13 @@ load(struct daemon *daemon)
     return good;
 }
 
-/* The exit status of what was printed on stdout: all of it, or not. */
+/* The exit status: whether stdout got all. */
 static int
 printed(void)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
         return 0;
-    fputs("holdfastd: cannot write\n", stderr);
+    fputs("holdfastd: cannot write to stdout\n", stderr);
     return OPTIONS_EXIT_SYSTEM;
 }
 
@@ -601,7 +606,7 @@ act(enum options_action action, struct daemon *daemon)
 
     if (action == OPTIONS_CHECK_CONFIG) {
         printf("%s: ok\n", path == NULL ? "defaults" : path);
-        return 0; /* which says it already */
+        return 0; /* which says it itself */
     }
     if (action == OPTIONS_PRINT_CONFIG) {
         config_print(&daemon->config, stdout);
@@ -631,9 +636,8 @@ load_and_act(enum options_action action, const struct options *options)
 }
 
 /*
- * Nothing that is opened later may take the number of a closed stdin, stdout or
- * stderr: the log would go there. The descriptor for the number can neither be
- * read nor written.
+ * Occupies the numbers of closed stdin, stdout and stderr: the log would go to
+ * a file that is opened later. The descriptor can neither be read nor written.
  */
 static void
 standard_reserve(void)
@@ -654,8 +658,8 @@ main(int argc, char **argv)
     enum options_action action = options_parse(&options, argc, argv);
 
     standard_reserve();
-    /* The reader of stderr may go, and a log file may reach its greatest size.
-     * The hook's programs have the default. */
+    /* Ignores SIGPIPE and SIGXFSZ: the reader of stderr may go, and a log file
+     * may reach its limit. Hook processes have the default. */
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGXFSZ, SIG_IGN);
 

@@ -1,7 +1,7 @@
 /*
  * The command line of holdfastd.
  *
- * Says what is wanted and does nothing: main acts on it.
+ * It does nothing: main acts on the result.
  */
 #ifndef HOLDFAST_OPTIONS_H
 #define HOLDFAST_OPTIONS_H
@@ -28,24 +28,24 @@ enum options_action {
 };
 
 struct options {
-    const char *config_file; /* ref into argv; NULL: none given */
-    char error[128];         /* one line, where the action is OPTIONS_WRONG */
+    const char *config_file; /* ref into argv; NULL: none */
+    char error[128];         /* one line, if the action is OPTIONS_WRONG */
 };
 
 /*
- * Reads a command line; prints nothing. The words of `argv` may change places.
- * -h and -V win over what follows them.
+ * Reads a command line; prints nothing, and may reorder `argv`. -h and -V win
+ * over later options.
  */
 enum options_action options_parse(
     struct options *options, int argc, char **argv);
 
 /*
- * The file to read: the one that was given; else OPTIONS_CONFIG_FILE where
- * there is one, whether it can be read or not; else NULL, for the defaults.
+ * The file to read: that of -c, else OPTIONS_CONFIG_FILE if it exists, readable
+ * or not, else NULL, for the defaults.
  */
 const char *options_config_file(const struct options *options);
 
-/* The output of -h. */
+/* Writes the output of -h. */
 void options_usage(FILE *out);
 
 #endif

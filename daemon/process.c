@@ -1,11 +1,11 @@
 /*
  * Messages between the system and the daemon: signals as events of the loop,
- * and the service manager's READY, RELOADING, STOPPING and WATCHDOG.
+ * and READY, RELOADING, STOPPING and WATCHDOG to the service manager.
  *
- * No handler does anything here: libevent posts the signal, and it is met in a
- * turn of the loop like all else. The second SIGTERM or SIGINT stops at once.
- * A SIGHUP before there is a loop waits for it, and none of them is of any use
- * after it: what is left to be done is short.
+ * No handler does anything: libevent posts the signal, and a turn of the loop
+ * handles it. A second SIGTERM or SIGINT stops at once. A SIGHUP before the
+ * loop begins waits for it. Signals after the loop are ignored: the rest is
+ * short.
  */
 #include "daemon/process.h"
 
@@ -34,15 +34,15 @@ struct process {
     void *arg;              /* ref; theirs */
     struct event *signals[SIGNALS];
     struct event *second;   /* owned */
-    struct event *watchdog; /* owned; NULL: nobody watches */
+    struct event *watchdog; /* owned; NULL: no watchdog */
 };
 
 static const int numbers[SIGNALS] = {SIGTERM, SIGINT, SIGHUP};
 
 /*
- * To NOTIFY_SOCKET, as sd_notify(3) has it. That would wait for a service
- * manager that reads nothing any more, and leases with it: here a word is left
- * out for which there is no room at once.
+ * Sends to NOTIFY_SOCKET, as sd_notify(3) does. That one would wait for a
+ * service manager that reads nothing, and leases with it. Here a message
+ * without room is dropped.
  */
 static void
 service_say(const char *state)
@@ -70,7 +70,7 @@ service_say(const char *state)
 #endif
 }
 
-/* The first word, before anybody has a lock: it has to get there. */
+/* Sends the first message, before any lock is held: it must arrive. */
 static void
 service_say_ready(void)
 {
@@ -79,7 +79,7 @@ service_say_ready(void)
 #endif
 }
 
-/* The text for `systemctl status`. */
+/* Sends the text for `systemctl status`. */
 static void
 say_health(void *arg, const char *text)
 {
@@ -101,7 +101,7 @@ on_stop(evutil_socket_t signal, short what, void *arg)
     loop_stop(process->loop);
 }
 
-/* When it began, so that the service manager waits for the READY after it. */
+/* Says when the reload began: the service manager waits for a later READY. */
 static void
 service_say_reloading(void)
 {
@@ -157,7 +157,7 @@ on_watchdog(evutil_socket_t fd, short what, void *arg)
     service_say("WATCHDOG=1");
 }
 
-/* Half of what the service manager allows, as it advises; false: no memory. */
+/* Starts the watchdog at half its time, as advised. False: no memory. */
 static bool
 watchdog_start(struct process *process)
 {
@@ -191,8 +191,7 @@ reloads_block(int how)
     (void)sigprocmask(how, &set, NULL);
 }
 
-/* For good: with their default each would be the end, with a status of its
- * own. */
+/* For good: the default of each would end the process, with another status. */
 static void
 signals_block(void)
 {

@@ -12,22 +12,22 @@ struct process;
 /* Reads the configuration again. */
 typedef void process_reload(void *arg);
 
-/* Whether there is a reason for that without a signal. */
+/* Whether there is a reason to reload without a signal. */
 typedef bool process_look(void *arg);
 
-/* From now on a HUP waits for process_create(). */
+/* Lets a SIGHUP wait for process_create() from now on. */
 void process_begin(void);
 
 /*
- * TERM and INT stop the loop, HUP has `reload` called, and so does `look` when
- * it says so, which is asked each second; PIPE does nothing; the
- * service manager is told that we are ready, or reload, and kept from taking us
- * for dead. NULL: no memory.
+ * Handles signals and the service manager. TERM and INT stop the loop. HUP
+ * calls `reload`. `look` is asked each second whether to reload. PIPE does
+ * nothing. The service manager is told of start, reload and stop, and gets its
+ * watchdog messages. NULL: no memory.
  */
 struct process *process_create(
     struct loop *loop, process_reload *reload, process_look *look, void *arg);
 
-/* From now on none of them does anything. */
+/* Ignores these signals from now on. */
 void process_destroy(struct process **process);
 
 #endif

@@ -1,7 +1,6 @@
 /*
- * The log's sink. At the journal a line begins with its priority, as
- * sd-daemon(3) has it, and the journal knows the time. Else the line has a
- * time.
+ * The log's sink. A line for the journal begins with its priority, as sd-
+ * daemon(3) says; the journal knows the time. Other lines have a time.
  *
  * One process writes one log, so the state is the file's own.
  */
@@ -22,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Lines that are held back are told of so long after the first of them. */
+/* Time from the first suppressed line to the report. */
 #define TELL_S 5
 
 static bool journal;
@@ -30,11 +29,11 @@ static enum log_level floor_level;
 static enum log_format form;
 static struct log_limit limit;
 static uint32_t limit_rate;
-static struct counters before;              /* of lines without a loop */
+static struct counters before;              /* of lines before the loop */
 static struct counters *counters = &before; /* ref */
 static struct event *tell_timer;            /* owned; NULL: there is no loop */
 
-/* Whether JOURNAL_STREAM, of systemd.exec(5), names what stderr is. */
+/* Whether stderr is the stream of JOURNAL_STREAM, of systemd.exec(5). */
 static bool
 stderr_is_journal(void)
 {
@@ -63,7 +62,7 @@ time_now(char *out, size_t out_bytes)
                      now.tv_nsec / 1000000);
 }
 
-/* The beginning of the line. It takes the place of an object's first byte. */
+/* Makes the begin of the line. It replaces an object's first byte. */
 static void
 prefix_make(char *out, size_t out_bytes, enum log_level level)
 {
@@ -93,8 +92,8 @@ count_line(enum log_level level)
     count(counters, of[level]);
 }
 
-/* Nobody waits for whoever reads the log: leases are to be renewed. A pipe that
- * can be written takes PIPE_BUF bytes, of which no line has more. */
+/* The log must not block: leases need renewal. A writable pipe takes PIPE_BUF
+ * bytes, and no line has more. */
 static bool
 stderr_is_full(void)
 {
@@ -122,7 +121,7 @@ sink_write(enum log_level level, const char *line, size_t len)
     size_t whole = parts[0].iov_len + parts[1].iov_len + parts[2].iov_len;
     ssize_t written = writev(STDERR_FILENO, parts, 3);
 
-    /* A log that cannot be written is nobody's to mend. */
+    /* A lost line is only counted. */
     if (written >= 0 && (size_t)written == whole)
         count_line(level);
     else
@@ -142,7 +141,7 @@ sink_gate(enum log_level level, const char *event)
     return false;
 }
 
-/* These lines are not held back themselves: they are one an event. */
+/* These lines are not suppressed: they are one an event. */
 static void
 sink_tell(void)
 {
@@ -179,8 +178,9 @@ sink_configure(enum log_level threshold, enum log_format format, uint32_t rate)
     bool same =
         threshold == floor_level && format == form && rate == limit_rate;
 
-    /* Suppressed lines are told as they were counted. A reload that changes
-     * none of these is an event like all others, and ends no count. */
+    /* Suppressed lines are reported in the form in which they were counted. A
+     * reload without a change here is an event like others, and ends no count.
+     */
     if (!same)
         sink_tell();
     floor_level = threshold;

@@ -1,6 +1,6 @@
 /*
  * The target of log lines: stderr, as text or JSON, with a time or for the
- * journal, and not too many of one event.
+ * journal, with a limit for each event.
  */
 #ifndef HOLDFAST_SINK_H
 #define HOLDFAST_SINK_H
@@ -9,19 +9,18 @@
 
 struct loop;
 
-/* From now on; `rate` is that of log_limit_init(). */
+/* Begins to log; `rate` is that of log_limit_init(). */
 void sink_init(enum log_level threshold, enum log_format format, uint32_t rate);
 
-/* The same again; where anything is another, it tells first of what was held
- * back. */
+/* Takes new values. A change reports suppressed lines first. */
 void sink_configure(
     enum log_level threshold, enum log_format format, uint32_t rate);
 
-/* Lines are counted in the loop's counters, and what was held back is told of
- * every few seconds, until sink_detach(). False: no memory. */
+/* Counts lines in the loop's counters, and reports suppressed lines every few
+ * seconds, until sink_detach(). False: no memory. */
 bool sink_attach(struct loop *loop);
 
-/* Before the loop's end. Tells of what was held back. */
+/* Detaches from the loop, before its end. Reports suppressed lines. */
 void sink_detach(void);
 
 #endif

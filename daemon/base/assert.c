@@ -1,5 +1,5 @@
 /*
- * The end of the road for a broken promise of the program's own.
+ * Ends the process when an invariant is broken.
  *
  * Called through require(). It must work in any state, so it allocates nothing
  * and uses no log sink.

@@ -1,15 +1,15 @@
 /*
  * Assertions that stay on in production.
  *
- * For promises of the program itself. Bad input from the wire or from Redis is
- * an error with a counter instead.
+ * They are for invariants of the program. Bad input from the wire or from Redis
+ * is an error with a counter instead.
  */
 #ifndef HOLDFAST_BASE_ASSERT_H
 #define HOLDFAST_BASE_ASSERT_H
 
 #include <stddef.h>
 
-/* Writes where and what to stderr, then aborts. Does not return. */
+/* Writes place and condition to stderr, then aborts. Does not return. */
 _Noreturn void assert_failed(
     const char *expression, const char *file, int line);
 

@@ -1,10 +1,10 @@
 /*
  * A byte queue of fixed capacity.
  *
- * Invariant: start <= end <= capacity. Bytes move to the front only when there
- * is no room behind them, and for free whenever the queue runs empty.
+ * Invariant: start <= end <= capacity. Bytes move to the front only if there is
+ * no room behind them. An empty queue begins at the front again.
  *
- * Called by io and by the client library for what comes in and what goes out.
+ * Called by io and by the client library for input and output.
  */
 #include "daemon/base/buffer.h"
 

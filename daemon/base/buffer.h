@@ -15,7 +15,7 @@ struct buffer {
     size_t end;   /* one past the last byte */
 };
 
-/* False where there is no memory. */
+/* Takes memory for `capacity` bytes. False: no memory. */
 bool buffer_init(struct buffer *buffer, size_t capacity);
 
 /* Frees the memory; the buffer has no room then. */
@@ -34,15 +34,15 @@ buffer_data(const struct buffer *buffer)
 }
 
 /*
- * A place for `len` bytes at the end, to be filled and then committed by
- * buffer_commit(); moves what is there to the front if it must. NULL: full.
+ * A place for `len` bytes at the end, for buffer_commit(). Moves the bytes to
+ * the front if it must. NULL: full.
  */
 char *buffer_reserve(struct buffer *buffer, size_t len);
 
 /* Appends `len` bytes that the caller has written at the reserved place. */
 void buffer_commit(struct buffer *buffer, size_t len);
 
-/* All of the bytes or none; false where they do not fit. */
+/* Appends all bytes or none. False: they do not fit. */
 bool buffer_append(struct buffer *buffer, const void *bytes, size_t len);
 
 /* Forgets the first `len` bytes; len is at most buffer_len(). */

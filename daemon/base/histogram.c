@@ -1,5 +1,5 @@
 /*
- * Counting by bounds, and the scales that there are.
+ * Counting by bounds, and the scales.
  */
 #include "daemon/base/histogram.h"
 

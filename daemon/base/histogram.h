@@ -1,8 +1,8 @@
 /*
- * Values counted by how large they are, as Prometheus' histograms have it.
+ * Values counted by size, as in Prometheus' histograms.
  *
- * Which bounds there are says a scale; all values of one histogram are counted
- * by the same one. The unit is whatever the scale's bounds are in.
+ * A scale has the bounds. All values of a histogram have the same scale, and
+ * the unit of its bounds.
  */
 #ifndef HOLDFAST_BASE_HISTOGRAM_H
 #define HOLDFAST_BASE_HISTOGRAM_H
@@ -14,7 +14,7 @@
 struct histogram_scale {
     double unit; /* of the shown unit, in that of the bounds */
     uint32_t bounds;
-    uint64_t bound[HISTOGRAM_BOUNDS]; /* growing; a value is at most that */
+    uint64_t bound[HISTOGRAM_BOUNDS]; /* ascending: the largest value of each */
 };
 
 struct histogram {
@@ -22,7 +22,7 @@ struct histogram {
     uint64_t count[HISTOGRAM_BOUNDS + 1]; /* the last: above all bounds */
 };
 
-/* µs, shown as seconds: what a machine does, and what people wait for. */
+/* µs, shown as seconds: of machine calls, and of waits of people. */
 extern const struct histogram_scale histogram_calls;
 extern const struct histogram_scale histogram_waits;
 

@@ -54,7 +54,7 @@ list_remove(struct list *node)
     list_init(node);
 }
 
-/* The first node, removed; NULL where the list is empty. */
+/* Removes the first node. NULL: the list is empty. */
 static inline struct list *
 list_pop_front(struct list *list)
 {

@@ -92,7 +92,7 @@ struct line {
     size_t room;
     size_t len;
     size_t mark; /* the last place where "..." and the end of the line fit */
-    bool cut;    /* there was no room for something */
+    bool cut;    /* something had no room */
 };
 
 static void
@@ -111,7 +111,7 @@ put_text(struct line *line, const char *text)
     put(line, text, strlen(text));
 }
 
-/* What the line ends with if it is cut within a value. */
+/* The end of a line that is cut within a value. */
 static const char *
 end_of_cut(void)
 {
@@ -154,7 +154,7 @@ put_unit(struct line *line, uint32_t unit)
     put(line, out, sizeof(out));
 }
 
-/* Takes the first character out of `text`. */
+/* Takes the first character of `text`. */
 static void
 put_character(struct line *line, struct text *text)
 {

@@ -28,11 +28,11 @@ enum log_format {
 /* `line` has no newline; it is valid during the call. */
 typedef void log_sink(enum log_level level, const char *line, size_t len);
 
-/* Whether a line of the event is to be written now; else it is not made. */
+/* Whether to write a line of the event now. */
 typedef bool log_gate(enum log_level level, const char *event);
 
-/* Before it is called, lines go nowhere; after it they are text, and all of
- * them that the threshold lets through. */
+/* Before this call lines go nowhere. After it lines are text, and all pass that
+ * the threshold lets through. */
 void log_init(log_sink *sink, enum log_level threshold);
 
 /* Lines above the threshold, such as debug above info, are not made. */
@@ -44,8 +44,7 @@ void log_set_format(enum log_format format);
 /* Asks `gate` before each line that the threshold lets through; NULL: not. */
 void log_set_gate(log_gate *gate);
 
-/* Whether the threshold lets lines of the level through; the gate is not asked.
- */
+/* Whether the threshold lets the level through. The gate is not asked. */
 bool log_enabled(enum log_level level);
 
 enum log_kind {
@@ -121,7 +120,7 @@ const char *log_quote(char *out, size_t out_bytes, struct text text);
 /* The name in lower case: error, warn, info, debug. */
 const char *log_level_name(enum log_level level);
 
-/* The level of that name, in any case of its letters; false: there is none. */
+/* The level of that name, in upper or lower case. False: unknown. */
 bool log_level_parse(struct text name, enum log_level *out);
 
 #endif

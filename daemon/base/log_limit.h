@@ -1,6 +1,6 @@
 /*
- * How many lines of an event may be written: a flood of one event must not
- * fill the disk, nor hide the others. Knows no clock and writes nothing.
+ * Limits the lines of each event: a flood of one event must neither fill the
+ * disk nor hide others. Knows no clock and writes nothing.
  */
 #ifndef HOLDFAST_BASE_LOG_LIMIT_H
 #define HOLDFAST_BASE_LOG_LIMIT_H
@@ -8,10 +8,10 @@
 #include "daemon/base/log.h"
 
 #define LOG_LIMIT_RATE_MAX   1000000 /* lines a second */
-#define LOG_LIMIT_EVENTS_MAX 128     /* all that there are, and more */
+#define LOG_LIMIT_EVENTS_MAX 128     /* more than there are */
 #define LOG_LIMIT_NAME_BYTES 32
 
-/* Lines of an event that were held back since that was told last. */
+/* Suppressed lines of an event since the last report. */
 struct log_held_back {
     char event[LOG_LIMIT_NAME_BYTES]; /* cut to what fits */
     enum log_level level;             /* the most severe of them */
@@ -20,29 +20,29 @@ struct log_held_back {
 
 struct log_limit_event {
     struct log_held_back held_back;
-    uint64_t full_us; /* when as many as ever may come at once */
+    uint64_t full_us; /* when a full burst may come again */
 };
 
 struct log_limit {
-    uint64_t pause_us; /* a line that so much has passed for; 0: no limit */
+    uint64_t pause_us; /* the time between lines; 0: no limit */
     uint64_t burst_us;
     uint32_t count;
     struct log_limit_event events[LOG_LIMIT_EVENTS_MAX];
 };
 
-/* `rate` lines a second of each event, at most LOG_LIMIT_RATE_MAX, and as many
- * at once after a second of silence; 0: as many as come. */
+/* Allows `rate` lines a second of each event, at most LOG_LIMIT_RATE_MAX, and
+ * as many at once after a second of silence. 0: no limit. */
 void log_limit_init(struct log_limit *limit, uint32_t rate);
 
 /*
- * Whether a line of `event` may be written now; else it is counted. `now_us`
- * never goes back. With too many events, the last of them share one count.
+ * Whether a line of `event` may be written now; else counts it. `now_us` never
+ * goes back. With too many events, the last ones share a count.
  */
 bool log_limit_take(struct log_limit *limit, enum log_level level,
     const char *event, uint64_t now_us);
 
-/* An event of which lines were held back, and that is told with that; false:
- * there is none. */
+/* Takes an event with suppressed lines, and resets its count. False: there is
+ * none. */
 bool log_limit_tell(struct log_limit *limit, struct log_held_back *held_back);
 
 #endif

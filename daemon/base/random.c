@@ -52,7 +52,8 @@ random_below(struct random *random, uint64_t bound)
     uint64_t value;
 
     require(bound > 0);
-    /* The 2^64 mod bound lowest values would make small results likelier. */
+    /* Without the lowest 2^64 mod bound values, all results are equally likely.
+     */
     reject = (UINT64_MAX % bound + 1) % bound;
     do {
         value = random_next(random);

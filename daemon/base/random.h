@@ -14,10 +14,10 @@ struct random {
 /* The same seed gives the same numbers; it may be 0. */
 void random_init(struct random *random, uint64_t seed);
 
-/* The next number, even over all 64 bits. */
+/* The next number, uniform over 64 bits. */
 uint64_t random_next(struct random *random);
 
-/* Even over 0 .. bound - 1; bound is at least 1. */
+/* A number from 0 to bound - 1, uniform; bound is at least 1. */
 uint64_t random_below(struct random *random, uint64_t bound);
 
 #endif

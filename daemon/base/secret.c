@@ -1,11 +1,11 @@
 /*
- * See secret.h.
+ * Files of secrets. See secret.h.
  */
 #include "daemon/base/secret.h"
 
 #include <stdio.h>
 
-/* A blank, a no-break space, one of no width, a byte order mark. */
+/* A blank, a no-break space, a zero-width space, a byte order mark. */
 static const char *const blanks[] = {
     " ", "\xc2\xa0", "\xe2\x80\x8b", "\xef\xbb\xbf"};
 
@@ -15,7 +15,7 @@ is_line_end(char byte)
     return byte == '\n' || byte == '\r';
 }
 
-/* NULL: nothing but the secret is in it. */
+/* The mistake in a secret; NULL: there is none. */
 static const char *
 objection(struct text text)
 {

@@ -1,5 +1,5 @@
 /*
- * The one rule for files of secrets: passwords of Redis and of the Sentinels,
+ * The rule for files of secrets: passwords of Redis and of the Sentinels,
  * secrets of users.
  *
  * A file has one secret on one line. A byte order mark before it and line ends
@@ -11,13 +11,13 @@
 
 #include "daemon/base/text.h"
 
-/* Room for a file: a larger one has no secret that is short enough. */
+/* Room for a file. A larger one has a secret that is too long. */
 #define SECRET_FILE_BYTES 1024
 
 /*
- * `file` is all of it, up to SECRET_FILE_BYTES; `*secret` is of its bytes, from
- * `min` (1 or more) to `max` of them. False: `why` says what is wrong, as in
- * "is empty", and has nothing of the secret.
+ * Takes the secret out of `file`, which has up to SECRET_FILE_BYTES. `*secret`
+ * refers into it, and has `min` (1 or more) to `max` bytes. False: `why` says
+ * what is wrong, as in "is empty", without any of the secret.
  */
 bool secret_read(struct text file, size_t min, size_t max, struct text *secret,
     char *why, size_t why_bytes);

@@ -114,7 +114,7 @@ secret_equal(const uint8_t *a, const uint8_t *b, size_t len)
 
     for (size_t i = 0; i < len; i++)
         differ |= (uint8_t)(a[i] ^ b[i]);
-    /* The compiler is not to know that one byte is enough. */
+    /* Keeps the compiler from stopping at the first difference. */
     __asm__ volatile("" : "+r"(differ));
     return differ == 0;
 }

@@ -1,9 +1,9 @@
 /*
  * SHA-256 (FIPS 180-4), and the comparison of secrets.
  *
- * A function of its own, since its users have no OpenSSL. The core takes no
- * memory, and is tested without one. The client side needs nothing but libc. A
- * test holds it against OpenSSL's.
+ * It is our own, since its users have no OpenSSL. The core takes no memory, and
+ * is tested without OpenSSL. The client library needs only libc. A test
+ * compares it with OpenSSL's.
  */
 #ifndef HOLDFAST_BASE_SHA256_H
 #define HOLDFAST_BASE_SHA256_H
@@ -21,13 +21,13 @@ struct sha256 {
 /* Begins a digest; sha256_end() leaves nothing to be freed. */
 void sha256_init(struct sha256 *sha);
 
-/* Adds bytes to the digest, behind those that were added before. */
+/* Adds bytes to the digest. */
 void sha256_add(struct sha256 *sha, struct text bytes);
 
 /* Writes the digest, and forgets all that was added. */
 void sha256_end(struct sha256 *sha, uint8_t out[SHA256_BYTES]);
 
-/* Whether they are equal, in a time that depends on `len` alone. */
+/* Whether they are equal. The time depends on `len` alone. */
 bool secret_equal(const uint8_t *a, const uint8_t *b, size_t len);
 
 #endif

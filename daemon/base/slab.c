@@ -1,14 +1,14 @@
 /*
  * Equal objects from address space that is reserved once.
  *
- * Invariants: an object's generation is odd while it is in use and even while
- * it is free; free objects below `touched` are linked by `next_free`; objects
- * from `touched` on are zero, as the system gave them.
+ * Invariants: the generation of an object is odd while it is in use, and even
+ * while it is free. Free objects below `touched` are linked by `next_free`.
+ * Objects from `touched` on are zero, as the system gave them.
  *
- * Under AddressSanitizer a free object is poisoned behind its node, so that use
+ * Under AddressSanitizer a free object is poisoned behind its node. So use
  * after free is found although the memory never goes back to the system.
  *
- * Called by the core and the store for all that lives behind handles.
+ * Called by the core and the store for all objects behind handles.
  */
 #include "daemon/base/slab.h"
 
@@ -44,7 +44,7 @@ node_at(const struct slab *slab, uint32_t index)
     return object;
 }
 
-/* The body is what follows the node. */
+/* The body follows the node. */
 static char *
 body_of(struct slab_node *node)
 {

@@ -1,13 +1,13 @@
 /*
  * A pool of equal objects behind handles.
  *
- * The address space is reserved once, at slab_init(); pages are touched only as
- * objects are first used, and freed objects are used again last in, first out.
- * Full is an answer (NULL), never growth.
+ * The address space is reserved once, at slab_init(). Pages are touched when
+ * objects are first used. Freed objects are used again, last in, first out. A
+ * full pool answers NULL, and never grows.
  *
- * An object's first member must be `struct slab_node`. A handle is its index
- * and a generation that changes with each allocation and each free, so that a
- * handle to something long gone finds nothing.
+ * The first member of an object must be `struct slab_node`. A handle is an
+ * index and a generation. Each allocation and each free changes the generation,
+ * so that a stale handle finds nothing.
  */
 #ifndef HOLDFAST_BASE_SLAB_H
 #define HOLDFAST_BASE_SLAB_H
@@ -56,19 +56,19 @@ struct slab {
     uint32_t free_head;
 };
 
-/* False where the address space cannot be reserved; errno says why. */
+/* False: the address space cannot be reserved; errno says why. */
 bool slab_init(struct slab *slab, size_t object_bytes, uint32_t capacity);
 
 /* Gives the memory back. The caller has freed what the objects own. */
 void slab_fini(struct slab *slab);
 
-/* A zeroed object (but for its node), or NULL where the slab is full. */
+/* A zeroed object (but for its node), or NULL: the slab is full. */
 void *slab_alloc(struct slab *slab);
 
-/* The object must be in use. Handles to it are stale from here on. */
+/* Frees an object that is in use. Its handles are stale from here on. */
 void slab_free(struct slab *slab, void *object);
 
-/* The object, or NULL where the handle is stale or refers to nothing. */
+/* The object, or NULL: the handle is stale or HANDLE_NONE. */
 void *slab_get(const struct slab *slab, struct handle handle);
 
 /* The handle of an object of this slab that is in use. */

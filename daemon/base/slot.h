@@ -12,8 +12,8 @@
 /* 0 to SLOT_COUNT - 1. */
 uint16_t slot_of_key(struct text key);
 
-/* A number whose digits are of that slot; always the same one. It is searched
- * for once: that takes some ten thousand hashes. */
+/* A number whose digits have that slot, always the same one. The first search
+ * takes some ten thousand hashes. */
 uint32_t slot_tag(uint16_t slot);
 
 #endif

@@ -2,8 +2,8 @@
  * Chained hash table and SipHash-2-4.
  *
  * Invariants: a node is in the bucket of the low bits of its hash; `count` is
- * the number of nodes. The bucket array never moves or grows: a table that
- * holds more than was expected gets slower and stays right.
+ * the number of nodes. The bucket array never moves or grows. A table with more
+ * nodes than expected gets slower, and stays right.
  *
  * Called by the core for locks, sessions and tags, and by the store.
  */

@@ -1,10 +1,9 @@
 /*
- * Intrusive chained hash table with a bucket count fixed at start, and the
- * keyed hash (SipHash-2-4) that keeps names from outside from meeting in one
- * bucket.
+ * Intrusive chained hash table with a fixed number of buckets. The keyed hash
+ * (SipHash-2-4) keeps names of clients from meeting in one bucket.
  *
- * Not uthash: its handle costs 56 bytes an entry and its bucket array grows,
- * and nothing here may allocate after start.
+ * Not uthash: its handle costs 56 bytes an entry and its bucket array grows.
+ * Nothing here may allocate after start.
  */
 #ifndef HOLDFAST_BASE_TABLE_H
 #define HOLDFAST_BASE_TABLE_H
@@ -24,22 +23,22 @@ struct table {
     size_t count;                /* nodes in it */
 };
 
-/* Room for about `expected` nodes at one a bucket. False: no memory. */
+/* Makes a table for about `expected` nodes, one a bucket. False: no memory. */
 bool table_init(struct table *table, size_t expected);
 
-/* The table must be empty. */
+/* Frees the table, which must be empty. */
 void table_fini(struct table *table);
 
-/* Forgets what is in it, which goes in another way. */
+/* Forgets all nodes. Their owner frees them. */
 void table_abandon(struct table *table);
 
-/* The caller has made sure that no equal node is in it. */
+/* Adds a node. The table must have no equal one. */
 void table_insert(struct table *table, struct table_node *node, uint64_t hash);
 
-/* The node must be in the table. */
+/* Removes a node of the table. */
 void table_remove(struct table *table, struct table_node *node);
 
-/* The first node of that hash, or NULL; the caller compares its key. */
+/* The first node with that hash, or NULL. The caller compares its key. */
 struct table_node *table_first(const struct table *table, uint64_t hash);
 
 /* The next node with the same hash, or NULL. */

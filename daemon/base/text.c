@@ -1,8 +1,8 @@
 /*
  * Spans and numbers.
  *
- * Every reader is strict: what is not exactly a number is none. Locale plays no
- * part. Called from everywhere; knows nothing of anybody.
+ * Every reader is strict: anything but exactly a number is refused. The locale
+ * plays no part.
  */
 #include "daemon/base/text.h"
 
@@ -115,7 +115,7 @@ text_from_hex(struct text text, uint8_t *bytes, size_t len)
     return true;
 }
 
-/* How many bytes a character of more than one has; 0: none begins so. */
+/* The bytes of a multi-byte character, by its first byte; 0: invalid. */
 static size_t
 utf8_count(unsigned char first)
 {

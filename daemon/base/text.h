@@ -1,5 +1,5 @@
 /*
- * A span of bytes that somebody else owns, and number helpers for it.
+ * A span of bytes with another owner, and number helpers for it.
  */
 #ifndef HOLDFAST_BASE_TEXT_H
 #define HOLDFAST_BASE_TEXT_H
@@ -42,16 +42,15 @@ text_starts_with(struct text text, struct text beginning)
            memcmp(text.at, beginning.at, beginning.len) == 0;
 }
 
-/* By the bytes: below 0, 0 or above 0, as a is before, equal to or after b. */
+/* Compares bytes: below 0: a is first; 0: equal; above 0: b is first. */
 int text_compare(struct text a, struct text b);
 
 /* ASCII letters compare without case; other bytes exactly. */
 bool text_equal_nocase(struct text a, struct text b);
 
 /*
- * Reads a whole span as a decimal number: digits only, no sign, no blank, no
- * leading zero (but "0" itself), at most `max`. False and nothing written
- * otherwise.
+ * Reads a whole span as a decimal number, at most `max`: only digits, and no
+ * leading zero except "0" itself. False: it is none, and nothing is written.
  */
 bool text_to_u64(struct text text, uint64_t max, uint64_t *out);
 
@@ -64,8 +63,8 @@ void text_to_hex(char *out, const uint8_t *bytes, size_t len);
 /* Reads exactly 2*len hex digits; false on any other byte. */
 bool text_from_hex(struct text text, uint8_t *bytes, size_t len);
 
-/* Bytes of the character that `text`, not empty, begins with, and what it is in
- * *code; 0: it is no UTF-8 (RFC 3629). */
+/* The bytes of the first character of `text`, which is not empty. *code is its
+ * code point. 0: not UTF-8 (RFC 3629). */
 size_t text_utf8(struct text text, uint32_t *code);
 
 #endif

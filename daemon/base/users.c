@@ -1,11 +1,10 @@
 /*
- * Looking users up, and their rights.
+ * Users by their proofs, and their rights.
  *
- * A secret is hashed once, with a salt, and no more than that. The comparison
- * runs in the loop that renews everybody's leases. There a function that is
- * slow on purpose would let anybody without a secret hold up the loop. So a
- * secret has to be one that nobody guesses however fast: random, as `holdfast
- * secret --new` makes it.
+ * A secret is hashed once, with a salt. The comparison runs in the loop that
+ * renews all leases. A hash that is slow on purpose would let anyone without a
+ * secret hold up the loop. So a secret must be random, as `holdfast secret
+ * --new` makes it: nobody guesses such a secret however fast.
  */
 #include "daemon/base/users.h"
 
@@ -61,7 +60,7 @@ proof_mark(const struct user_proof *proof)
     return (uint32_t)hash_bytes(&key, proof->digest, sizeof(proof->digest));
 }
 
-/* Of two that are no secrets. */
+/* Compares two proofs that are no secrets. */
 static bool
 proof_equal(const struct user_proof *a, const struct user_proof *b)
 {

@@ -1,9 +1,9 @@
 /*
- * Users: how each is known, and which names it may do what with.
+ * Users: their proofs, and their rights to names.
  *
- * Built once, from a file of them, and read from then on; a later file is
- * another table. Only the two counts of a user change, which are for its owner
- * to keep. This file does not know the purpose of a right.
+ * A table is built once, from a file, and only read then. A later file is
+ * another table. Only two counts of a user change, which the core keeps. This
+ * file does not know the purpose of a right.
  */
 #ifndef HOLDFAST_BASE_USERS_H
 #define HOLDFAST_BASE_USERS_H
@@ -22,7 +22,8 @@
 #define USER_HASHED_BYTES \
     (sizeof(USER_SECRET_BEGIN) + 2 * USER_SALT_BYTES + 1 + 2 * SHA256_BYTES)
 
-/* Bits. See the names: those that LOCK and BREAK are for, and all of ADMIN. */
+/* Bits. RIGHT_LOCK and RIGHT_BREAK include RIGHT_SEE for their names, and
+ * RIGHT_ADMIN for all names. */
 enum right {
     RIGHT_LOCK = 1,
     RIGHT_SEE = 2,
@@ -68,8 +69,8 @@ struct users {
     struct user_rule *rule;   /* owned */
     struct user_proof *proof; /* owned */
     uint32_t count;
-    uint32_t proofs_most; /* that one of them has */
-    uint64_t file;        /* hash of what they were read from */
+    uint32_t proofs_most; /* the most secrets of a user */
+    uint64_t file;        /* hash of the file */
 };
 
 /* Frees it; *users becomes NULL, and may be. */
@@ -78,8 +79,8 @@ void users_destroy(struct users **users);
 /* NULL: there is none of this name. */
 struct user *users_find(const struct users *users, struct text name);
 
-/* The user with that uid, or NULL. *mark is set where there is one: it tells
- * the proof from others, for user_has_mark(). */
+/* The user with that uid, or NULL. *mark tells the proof from others, for
+ * user_has_mark(). */
 struct user *users_of_uid(
     const struct users *users, uint32_t uid, uint32_t *mark);
 
@@ -88,18 +89,18 @@ struct user *users_of_cert(
     const struct users *users, struct text cert, uint32_t *mark);
 
 /*
- * The user of that name and secret, or NULL; *mark as above. The time that it
- * takes tells neither how much of a secret is right nor whether the user
- * exists. For any name as many secrets are hashed as one user has at most.
+ * The user of that name and secret, or NULL; *mark as above. The time tells
+ * neither how much of a secret is right nor whether the user exists: it hashes
+ * as many secrets as any user may have.
  */
 struct user *users_of_secret(const struct users *users, struct text name,
     struct text secret, uint32_t *mark);
 
-/* Whether it would be known by that proof still. */
+/* Whether the user still has that proof. */
 bool user_has_mark(
     const struct users *users, const struct user *user, uint32_t mark);
 
-/* `name` is not looked at for RIGHT_ADMIN. */
+/* Whether the user has the right to `name`. RIGHT_ADMIN ignores it. */
 bool user_may(const struct users *users, const struct user *user,
     enum right right, struct text name);
 
@@ -107,7 +108,7 @@ bool user_may(const struct users *users, const struct user *user,
 void user_hash(const uint8_t salt[USER_SALT_BYTES], struct text secret,
     uint8_t digest[SHA256_BYTES]);
 
-/* The secret as it stands in the file: a mark, salt and digest in hex. */
+/* The form of a secret in the file: a mark, salt and digest in hex. */
 void user_hash_text(const uint8_t salt[USER_SALT_BYTES], struct text secret,
     char out[USER_HASHED_BYTES]);
 

@@ -1,25 +1,24 @@
 /*
  * The timer wheel.
  *
- * A level's slot spans 64 slots of the level below; level 0's slots are single
- * ticks. Every level but the last holds only the nodes of the one slot of the
- * next level in which `tick` stands, so slots do not wrap there and all nodes
- * of a level are due before those of the next. The last level wraps; what lies
- * beyond it sits in its farthest slot and is looked at again when that is
- * reached.
+ * A slot of a level spans the 64 slots of the level below. Slots of level 0 are
+ * single ticks. Every level but the last has nodes of only one slot of the next
+ * level: that of `tick`. So its slots do not wrap, and its nodes are due before
+ * those of the next level. The last level wraps. Nodes beyond it are in its
+ * farthest slot, and move on when `tick` reaches that slot.
  *
- * A slot that `tick` enters is emptied into the levels below at once. It may
- * have very many nodes. So each wheel_pop() that finds nothing moves some of
- * the nodes of the next slots to lists of their own (`ahead`). These take the
- * place of the level below when `tick` enters the slot. The `tick_slot` of a
- * node there is the one that it will have then.
+ * When `tick` enters a slot, its nodes move to the levels below at once. The
+ * slot may have very many nodes. So each wheel_pop() that finds nothing moves
+ * some nodes of the next slots to lists of their own (`ahead`). These replace
+ * the level below when `tick` enters the slot. The `tick_slot` of such a node
+ * is its later slot.
  *
- * Invariants (wheel_check): a node's slot on level 0 is at `tick` or later, on
- * the others later than the slot of `tick`; a bit in `occupied` is set where
- * the slot has nodes, those ahead included; `due` has only nodes of ticks
- * before `tick`.
+ * Invariants (wheel_check): on level 0, the slot of a node is at `tick` or
+ * later. On other levels it is later than the slot of `tick`. A bit in
+ * `occupied` is set if the slot has nodes, also ahead. `due` has only nodes of
+ * ticks before `tick`.
  *
- * Called by the core for all its deadlines and by the store for its time-outs.
+ * Called by the core for its deadlines and by the store for its time-outs.
  */
 #include "daemon/base/wheel.h"
 
@@ -52,7 +51,7 @@ tick_at_or_after(uint64_t time_us)
     return rest == 0 ? tick : tick + 1;
 }
 
-/* Where a node of that tick belongs: level * WHEEL_SLOTS + slot; or SLOT_DUE */
+/* The slot of a node with that tick: level * WHEEL_SLOTS + slot; or SLOT_DUE */
 static uint32_t
 slot_of(const struct wheel *wheel, uint64_t tick)
 {
@@ -200,7 +199,7 @@ wheel_remove(struct wheel *wheel, struct wheel_node *node)
     wheel->count--;
 }
 
-/* The nodes that were sorted ahead are those of this level now. */
+/* The nodes that were sorted ahead become those of this level. */
 static void
 take_ahead(struct wheel *wheel, unsigned level)
 {
@@ -214,7 +213,7 @@ take_ahead(struct wheel *wheel, unsigned level)
     wheel->ahead_count[level] = 0;
 }
 
-/* Moves all nodes of a slot to where they belong as seen from `tick`. */
+/* Moves all nodes of a slot to their slots as seen from `tick`. */
 static void
 cascade(struct wheel *wheel, unsigned level)
 {
@@ -283,7 +282,7 @@ next_tick(const struct wheel *wheel)
 
         if (occupied == 0)
             continue;
-        /* Turned so that bit 0 stands for the slot of `tick`. */
+        /* rotated: bit 0 is the slot of `tick` */
         if (here != 0)
             occupied = occupied >> here | occupied << (WHEEL_SLOTS - here);
         block += (unsigned)__builtin_ctzll(occupied);
@@ -343,7 +342,8 @@ wheel_next_us(const struct wheel *wheel)
     return tick << WHEEL_TICK_SHIFT;
 }
 
-/* The nodes of a slot: each where it says, none overdue, none out of range. */
+/* Checks the nodes of a slot: each is in its own, none overdue or out of range.
+ */
 static size_t
 check_slot(const struct wheel *wheel, unsigned level, unsigned slot)
 {
@@ -371,7 +371,8 @@ check_slot(const struct wheel *wheel, unsigned level, unsigned slot)
     return count;
 }
 
-/* Those that are sorted ahead: each where it will be, in the next block. */
+/* Checks the nodes that are sorted ahead: each is in its slot of the next
+ * block. */
 static size_t
 check_ahead(const struct wheel *wheel, unsigned level)
 {

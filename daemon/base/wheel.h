@@ -1,11 +1,11 @@
 /*
  * Hierarchical timer wheel (Varghese and Lauck, 1987) with intrusive nodes.
  *
- * Times are microseconds of one monotonic clock that the caller reads; the
- * wheel has none. It turns in ticks of 1,024 us. A node is due in the first
- * tick that begins at or after its time, so it is never given out early.
- * Adding, moving and removing cost the same however many nodes there are;
- * removing twice is harmless. Due nodes come out in order of their ticks.
+ * Times are microseconds of a monotonic clock that the caller reads. The wheel
+ * turns in ticks of 1,024 us. A node is due in the first tick that begins at or
+ * after its time, so it never comes out early. Adding, moving and removing cost
+ * the same with any number of nodes. A second removal is harmless. Due nodes
+ * come out in the order of their ticks.
  */
 #ifndef HOLDFAST_BASE_WHEEL_H
 #define HOLDFAST_BASE_WHEEL_H
@@ -24,7 +24,7 @@ struct wheel_node {
     struct list link;
     uint64_t due_us;    /* WHEEL_NEVER: on no wheel */
     uint32_t tick_slot; /* the wheel's own */
-    uint32_t kind;      /* the caller's: what the node is part of */
+    uint32_t kind;      /* the caller's: the kind of the node's owner */
 };
 
 struct wheel {
@@ -41,17 +41,16 @@ struct wheel {
 /* An empty wheel, whose first tick is that of `now_us`. */
 void wheel_init(struct wheel *wheel, uint64_t now_us);
 
-/* Once for each node before its first use. */
+/* Prepares a node, once before its first use. */
 void wheel_node_init(struct wheel_node *node, uint32_t kind);
 
 /*
- * Adds the node, or moves it where it is on the wheel already; WHEEL_NEVER
- * takes it off. A time that has been reached already makes it due at once,
- * after the nodes that are due now.
+ * Adds the node, or moves it if it is on the wheel. WHEEL_NEVER takes it off. A
+ * time that has passed makes it due at once, after the nodes that are due now.
  */
 void wheel_add(struct wheel *wheel, struct wheel_node *node, uint64_t due_us);
 
-/* Takes the node off; nothing happens where it is on no wheel. */
+/* Takes the node off, if it is on a wheel. */
 void wheel_remove(struct wheel *wheel, struct wheel_node *node);
 
 static inline bool
@@ -67,8 +66,8 @@ wheel_node_set(const struct wheel_node *node)
 struct wheel_node *wheel_pop(struct wheel *wheel, uint64_t now_us);
 
 /*
- * When to call wheel_pop() again: at or before the time of the earliest node
- * (an earlier call finds nothing and is harmless); WHEEL_NEVER where empty.
+ * When to call wheel_pop() again: not after the time of the earliest node. An
+ * earlier call finds nothing and is harmless. WHEEL_NEVER: the wheel is empty.
  */
 uint64_t wheel_next_us(const struct wheel *wheel);
 

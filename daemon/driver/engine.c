@@ -1,18 +1,18 @@
 /*
- * The order of a turn. See engine.h; what the parts do is core's and store's.
+ * The order of a turn. See engine.h. Core and store decide about locks.
  */
 #include "daemon/driver/engine.h"
 
 #include "proto/request.h"
 
-/* Steps whose effects may gather before they are carried out. */
+/* Steps that may gather effects before these are carried out. */
 #define EFFECT_STEPS 4
-/* Rounds of store and core in a turn, and how long these may take. The next
- * turn does the rest. */
+/* Rounds of store and core in a turn, and their time. The next turn does the
+ * rest. */
 #define ROUNDS_A_TURN 8
 #define ROUNDS_US     500
-/* Lines of a client between looks at the clock, and how long the lines of one
- * client may take in a turn. */
+/* Lines of a client between looks at the clock, and the time of one client's
+ * lines in a turn. */
 #define LINES_A_LOOK 16
 #define LINES_US     500
 
@@ -219,7 +219,7 @@ engine_move(struct engine *engine, uint64_t realtime_us)
         struct core_event event = {.kind = CORE_TIME};
         engine_step(engine, &event);
         engine_carry_out(engine);
-        /* Not the time of before: what has settled may have come later. */
+        /* The time may be later than before: settling may read the clock. */
         store_flush(engine->store, engine_now(engine), realtime_us);
         engine_drain_store(engine);
         bool settled = engine->sink.settle(engine->arg);

@@ -1,15 +1,14 @@
 /*
  * Core and store as one machine: the order in which a turn moves them, and the
- * time that counts in it.
+ * time of the turn.
  *
- * Pure, as they are. Whoever owns the sockets (io; the simulator) tells what
- * happened, carries out what comes by the sink, and moves the engine once a
- * turn. The order matters: the lines of a step leave before the operations of
- * it, so that LOST is on its way before the release that lets somebody else
- * have the lock.
+ * The engine is pure. The owner of the sockets (io, or the simulator) reports
+ * events, carries out effects by the sink, and moves the engine once a turn.
+ * The order matters: the lines of a step leave before its operations. So LOST
+ * is on its way before the release that gives another session the lock.
  *
- * The clock is read when a turn begins, so that a lease counts from before its
- * call was sent, and when bytes of a client are taken (engine_take() says why).
+ * A turn reads the clock when it begins: a lease counts from before its call
+ * was sent. engine_take() reads it again.
  *
  * See DESIGN.md D8.1.
  */
@@ -19,7 +18,7 @@
 #include "daemon/core/core.h"
 #include "daemon/store/store.h"
 
-/* What the engine wants of its owner. `arg` is the engine's. */
+/* The engine's calls to its owner. `arg` is the engine's. */
 struct engine_sink {
     /* CLOCK_BOOTTIME in us. */
     uint64_t (*clock)(void *arg);
@@ -28,11 +27,11 @@ struct engine_sink {
      * at `effects->text`, and stays until `written` has returned. */
     void (*effect)(void *arg, const struct effect *effect);
 
-    /* All effects so far have been given: they are to be written now. The core
-     * must not be moved from here. */
+    /* All effects so far have been given, and must be written now. The owner
+     * must not move the core from here. */
     void (*written)(void *arg);
 
-    /* The core may be moved for what came of the writing; true: it was. */
+    /* The owner may move the core for results of the writing. True: it did. */
     bool (*settle)(void *arg);
 };
 
@@ -48,14 +47,14 @@ struct engine {
     uint32_t line_max;
 };
 
-/* What is known of a client's bytes between two readings. */
+/* The state of a client's input between two reads. */
 struct engine_input {
     struct handle session;
     bool skipping; /* inside an overlong line */
-    bool deaf;     /* its owner's: nothing that it sends matters any more */
+    bool deaf;     /* the owner's: its input is ignored */
 };
 
-/* False where there is no memory. `counters` stays the caller's. */
+/* Makes core and store. False: no memory. `counters` stays the caller's. */
 bool engine_init(struct engine *engine, const struct core_settings *core,
     const struct store_settings *store, struct counters *counters,
     const struct engine_sink *sink, void *arg);
@@ -63,28 +62,27 @@ bool engine_init(struct engine *engine, const struct core_settings *core,
 /* Frees core, store and effects. */
 void engine_fini(struct engine *engine);
 
-/* Takes new settings while it runs, those of core_configure() and
- * store_configure(). A stop that is under way keeps its end. */
+/* Takes new settings while it runs: those of core_configure() and
+ * store_configure(). A stop under way keeps its end. */
 void engine_configure(struct engine *engine, const struct core_settings *core,
     const struct store_settings *store);
 
-/* The time of this turn, which begins with the first call of it. */
+/* The time of this turn, which the first call begins. */
 uint64_t engine_now(struct engine *engine);
 
-/* Moves the core, after making room among the effects if need be. */
+/* Moves the core. Carries out effects first, if there is no room for more. */
 void engine_step(struct engine *engine, struct core_event *event);
 
 /*
- * Takes bytes that a client sent: whole lines go to the core; returns how many
- * bytes are done with. The rest is kept by the caller and comes again in front
- * of what comes next. `*late`: the turn has lasted too long, and even whole
- * lines may be among the rest; they are for the next turn. There is no work
- * that a client could keep all others waiting with.
+ * Takes bytes of a client. Whole lines go to the core. Returns the count of
+ * bytes that are done. The caller keeps the rest, and gives it again in front
+ * of the next bytes. `*late`: the lines have taken too long, and the rest may
+ * have whole lines, for the next turn. So no client can keep the others
+ * waiting.
  *
- * `fresh` bytes have just been read, and so the clock is read anew: what the
- * client is told in milliseconds it counts from the sending of its request,
- * which must not be later than the time that we count from; and a turn may last
- * (a stopped process, a busy machine).
+ * `fresh` bytes were just read, and the clock is read again. A client counts
+ * each `ttl_ms` from the sending of its request. The broker must count from no
+ * later time, and a turn may be long (a stopped process, a busy machine).
  */
 size_t engine_take(struct engine *engine, struct engine_input *input,
     char *data, size_t len, bool fresh, bool *late);
@@ -112,20 +110,19 @@ void engine_conn_lost(struct engine *engine, struct store_conn conn,
 void engine_carry_out(struct engine *engine);
 
 /*
- * Once a turn, after all that has happened: time for core and store until
- * neither has more to do now, or for so many rounds: false, there is more. What
- * is to be sent to Redis is in the connections' output then. `realtime_us` is
- * CLOCK_REALTIME.
+ * Moves core and store once a turn, after all events, until neither has more to
+ * do. False: there is more, after so many rounds. Output for Redis is in the
+ * connections' buffers then. `realtime_us` is CLOCK_REALTIME.
  */
 bool engine_move(struct engine *engine, uint64_t realtime_us);
 
-/* When to come again at the latest; WHEEL_NEVER: no need to. */
+/* The latest time of the next turn; WHEEL_NEVER: none. */
 uint64_t engine_next_us(const struct engine *engine);
 
-/* All that was to be done in this turn has been. */
+/* Ends the turn. */
 void engine_turn_over(struct engine *engine);
 
-/* Begins to stop: nothing is granted any more, and clients are told. */
+/* Begins to stop: no new grants, and clients are told. */
 void engine_stop(struct engine *engine);
 
 /* Whether a stop is under way. */
