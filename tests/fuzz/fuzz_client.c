@@ -1,6 +1,6 @@
 /*
- * The input is what a broker sends to the client library, line by line, and in
- * between, on lines that begin with '!', what the program does meanwhile:
+ * The input is a broker's lines to the client library, and in between, on lines
+ * that begin with '!', the program's deeds:
  *
  *     !l3 NAME  asks for a lock; the digit's bits choose the options (ASK_*)
  *     !L3 NAME  the same of the kinds that are shared by several (ASK_*)
@@ -12,11 +12,11 @@
  *     !c 3      bytes a read from now  !n        leaves events lying, or not
  *     !k        the broker closes
  *
- * Whatever comes:
+ * For each input:
  *
  * - each request has at most one final answer, and nothing else has one;
  * - the greeting is told once, before any success, the end once and last;
- * - what an event refers to is there;
+ * - the object of an event is there;
  * - no deadline lies beyond now and the longest time that was promised;
  * - the library comes to rest: left alone it never asks to be called for ever,
  *   and nothing is trusted when the broker has been silent for long.
@@ -312,9 +312,8 @@ program_act(struct talk *talk, const char *text, size_t len)
     talk->requests = talk->h->request_last;
 }
 
-/* Nobody answers any more, and time passes; faster where nothing is to come for
- * longer than poll() can wait, since a lease may be told of that ends when the
- * sun has. */
+/* No answer comes any more, and time passes. It passes faster if nothing is due
+ * for longer than poll() can wait, since a lease may last for ages. */
 static void
 leave_alone(struct talk *talk)
 {

@@ -1,8 +1,8 @@
 /*
- * The input is a configuration file. Whatever it is:
+ * The input is a configuration file. For each input:
  *
  * - a refusal is printable lines, each with a place that is in the file;
- * - what is taken lies within the ranges of the table;
+ * - each value lies within the ranges of the table;
  * - printed and read again it is the same, byte for byte.
  */
 #include "conf/config.h"

@@ -1,11 +1,11 @@
 /*
- * The input is a word. Whatever it is, for the broker's coding (proto/) and for
- * the client library's, which is another one:
+ * The input is a word. For the broker's coding (proto/) and for the client
+ * library's own:
  *
  * - encoded, it is made of plain bytes, and decoded it is the same again;
  * - the two encode alike, and decode alike, and refuse alike;
- * - what does not fit is refused, at every size, without a byte too many;
- * - what is decoded is decoded to no more bytes than there were.
+ * - a result that does not fit is refused at every size, with no byte too many;
+ * - no word is decoded to more bytes than it had.
  */
 #include "daemon/base/assert.h"
 #include "proto/client/holdfast.h"
@@ -65,7 +65,7 @@ check_decode(const char *bytes, size_t len, const char *expected)
 {
     char *ours = copy_bytes(bytes, len, len);
     char *theirs = copy_bytes(bytes, len, len + 1);
-    theirs[len] = '0'; /* what would end a code that is cut off */
+    theirs[len] = '0'; /* bytes that would end a code that is cut off */
     size_t plain = percent_decode(ours, len);
 
     require(holdfast_decode(theirs, len) == plain);

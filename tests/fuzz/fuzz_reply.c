@@ -338,7 +338,7 @@ say_slots(struct rig *rig, uint8_t variant)
     }
 }
 
-/* Where the master is, by a Sentinel. */
+/* The master's address, by a Sentinel. */
 static void
 say_master(struct rig *rig, uint8_t variant)
 {
@@ -370,7 +370,7 @@ put_double(char *at, double number)
     return at + sizeof(number);
 }
 
-/* Who is in the way: how long holds last, its age, and three words. */
+/* The holder in the way: how long holds last, its age, and three words. */
 static char *
 put_about(char *at)
 {
@@ -380,7 +380,7 @@ put_about(char *at)
     return at + 8;
 }
 
-/* Of what kind a hold is that was taken over. */
+/* The kind of a hold that was taken over. */
 static char *
 put_kind(char *at)
 {
@@ -446,7 +446,7 @@ put_tickets(struct rig *rig, char *at)
     return at;
 }
 
-/* What a script answers; the input may change and cut it. */
+/* The answer of a script. The input may change and cut it. */
 static void
 say_results(struct rig *rig, size_t count, bool inspect)
 {

@@ -1,5 +1,5 @@
 /*
- * The input is what a client sends. Whatever it is:
+ * The input is sent by a client. For each input:
  *
  * - however it is cut into reads, the same lines come out;
  * - parsing a line touches no byte outside it, and what it finds lies in it;

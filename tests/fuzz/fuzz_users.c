@@ -1,9 +1,9 @@
 /*
- * The input is a file of users. Whatever it is:
+ * The input is a file of users. For each input:
  *
  * - a refusal is one printable line, with a place that is in the file;
- * - what is taken is sorted, within its limits, and each user is found by its
- *   name, and by each of its uids and certificates;
+ * - users are sorted, within their limits, and each is found by its name, and
+ *   by each of its uids and certificates;
  * - rights are those of a plain reading of the rules;
  * - nobody is known by the empty secret, or by what stands in the file.
  */

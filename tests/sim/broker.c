@@ -1,6 +1,6 @@
 /*
- * A broker: engine, network, time. What daemon/io does with sockets is done
- * here with net.h; nothing is decided.
+ * A broker: engine, network, time. net.h takes the place of daemon/io's
+ * sockets. Nothing is decided here.
  *
  * A turn begins with the first thing that happens to the broker and ends a
  * moment later, when the engine is moved and what it wants is sent. Between,
@@ -436,7 +436,8 @@ broker_carry_out(struct broker *broker)
         struct buffer *out = store_conn_output(store, i);
         if (!wire->open)
             continue;
-        /* What was about to be sent when it was stopped is sent late. */
+        /* Bytes that were about to be sent when it was stopped are sent late.
+         */
         if (broker->machine->stopped_until + 1000 < broker->world->now_us &&
             memmem(buffer_data(out), buffer_len(out), "EVALSHA", 7) != NULL)
             server_asked(broker->world, wire->machine);

@@ -1,6 +1,6 @@
 /*
  * Brokers of the simulator: the real proto, core and store, on a machine, with
- * the engine that io uses. What io does with sockets is done with net.h here.
+ * the engine that io uses. net.h takes the place of io's sockets.
  */
 #ifndef HOLDFAST_TESTS_SIM_BROKER_H
 #define HOLDFAST_TESTS_SIM_BROKER_H

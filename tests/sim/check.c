@@ -1,5 +1,5 @@
 /*
- * The judge: what is broken and what excuses it, fences, updates. See check.h.
+ * The judge: broken promises and their excuses, fences, updates. See check.h.
  *
  * He is told of everything in the order of true time and never acts on it.
  */
@@ -121,18 +121,19 @@ subject_of(const struct check *check, uint32_t lock)
     return &check->subjects[lock];
 }
 
-/* --- what is broken ------------------------------------------------------- */
+/* --- broken promises ------------------------------------------------------ */
 
 void
 check_excuse(struct check *check, enum fault cause)
 {
     check->excused_us[cause] = check->world->now_us;
-    /* What a script has left half done stays so, and so does a clock. */
+    /* The half-done work of a script stays so, and so does a clock. */
     if (cause == FAULT_script_break || cause == FAULT_broker_clock)
         check->excused_us[cause] = WORLD_NEVER;
 }
 
-/* Whoever has lost a lock by a fault knows it by then: his lease is over. */
+/* A client that has lost a lock by a fault knows it by then: its lease is over.
+ */
 static bool
 excuse_stands(const struct check *check, enum promise promise, uint64_t at_us)
 {
@@ -187,7 +188,7 @@ broken(struct check *check, enum promise promise, uint32_t causes,
         promise_names[promise], what);
 }
 
-/* Where safety is strict no failover makes two believe. */
+/* In strict no failover makes two believe. */
 static uint32_t
 excuses_of(const struct check *check, enum promise promise)
 {
@@ -284,8 +285,8 @@ fence_is_ahead(uint64_t fence, const struct machine *machine)
     return fence > machine_real_us(machine) + FENCE_JUMP_US;
 }
 
-/* Since when a clock of Redis may be why a fence is too small: one that was
- * further ahead of it than a beginning is so by whatever befell it before. */
+/* Since when a clock of Redis may be why a fence is too small. A fence that was
+ * further ahead of the clock than a beginning is so by an earlier fault. */
 static uint64_t
 fence_since(const struct check *check, const struct subject *subject)
 {
@@ -298,8 +299,9 @@ fence_since(const struct check *check, const struct subject *subject)
     return lease_before(check, subject->told_us);
 }
 
-/* Where data are lost fences grow by the clock alone: not where that of another
- * host is behind by more than has passed since (guarantees.md, G2). */
+/* After a loss of data fences grow by the clock alone. They do not if the clock
+ * of another host is behind by more than has passed since (guarantees.md, G2).
+ */
 static bool
 fence_is_behind(const struct check *check, const struct subject *subject)
 {
@@ -323,7 +325,7 @@ fence_fell(struct check *check, uint32_t lock)
         subject->told_ahead = true;
 }
 
-/* Where that is not so, it is broken. */
+/* Otherwise it is broken. */
 static void fence_broken(struct check *check, uint32_t lock, const char *format,
     ...) __attribute__((format(printf, 3, 4)));
 
@@ -370,8 +372,8 @@ check_fence(struct check *check, uint32_t lock, uint64_t fence, const char *who,
                 "lock-%" PRIu32 ": fence %" PRIu64
                 " is told to %s, and was told before",
                 lock, fence, who);
-    /* Who asked before the others were told does not show it, but who follows
-     * it may. */
+    /* A client that asked before the others were told does not show it, but its
+     * followers may. */
     if (fence < subject->told_highest && fence_is_behind(check, subject))
         subject->told_ahead = true;
     /* Elsewhere it is looked at where the record says it. */

@@ -54,7 +54,8 @@ void check_violated(struct check *check, enum promise promise,
 uint64_t check_since(
     const struct check *check, uint32_t lock, uint64_t since_us);
 
-/* What a client believes to hold. `limit`: permits of a semaphore; 0: none. */
+/* A hold that a client believes in. `limit`: permits of a semaphore; 0: none.
+ */
 struct check_hold {
     uint32_t lock;
     uint64_t fence;
@@ -68,8 +69,8 @@ struct check_hold {
 
 /* A client was told of a grant and believes in it from now on. Returns a
  * belief's number, for the calls below. A process that is stopped cannot be
- * told of anything, and does nothing either; so what overlaps meanwhile is
- * judged when it runs again: it must have been told by then. */
+ * told of anything, and does nothing either. So an overlap meanwhile is judged
+ * when it runs again: it must have been told by then. */
 uint32_t check_believes(
     struct check *check, const struct check_hold *hold, uint64_t until_us);
 
@@ -127,12 +128,12 @@ uint64_t check_watch_from(const struct check *check, uint32_t lock);
 void check_watched(struct check *check, uint32_t lock, uint64_t fence,
     uint32_t holders, uint64_t *seen, const char *who);
 
-/* Who has asked with that note is told of that fence, or a watcher is told of
- * both; 0: none. Of one holder that is always the same. */
+/* The client that has asked with that note is told of that fence, or a watcher
+ * is told of both; 0: none. Of one holder that is always the same. */
 void check_noted(struct check *check, uint32_t lock, uint64_t fence,
     uint64_t note, const char *who);
 
-/* What it was told last is to be the truth now. */
+/* Its last message must be the truth now. */
 void check_watched_true(struct check *check, uint32_t lock, uint64_t fence,
     uint32_t holders, uint64_t since_us, const char *who);
 
@@ -149,8 +150,8 @@ void check_fence_above(struct check *check, uint32_t lock, uint64_t fence,
     uint64_t floor, const char *who);
 
 /* The resource behind a lock: reads and writes carry the fence; false: refused
- * as stale. A write says what was read. Who shares only reads, and keeps nobody
- * out; what it reads stays so while it believes. */
+ * as stale. A write says what was read. A client that shares only reads, and
+ * keeps nobody out. Its value stays while it believes. */
 bool check_read(struct check *check, uint32_t lock, uint64_t fence, bool shared,
     uint64_t *value);
 void check_same(struct check *check, uint32_t belief, uint64_t value);
@@ -184,7 +185,7 @@ uint32_t check_record_granted(const char *value, size_t value_len);
 void check_finding(
     struct check *check, const char *who, const char *env, size_t len);
 
-/* What clients did, for the summary. */
+/* Deeds of clients, for the summary. */
 enum deed {
     DEED_EXCLUSIVE, /* grants, by kind */
     DEED_SHARED,
@@ -198,7 +199,7 @@ enum deed {
     DEED_DEADLOCK,
     DEED_CONFLICT,
     DEED_BROKEN, /* LOST reason=broken */
-    DEED_FOUND,  /* what audits have found */
+    DEED_FOUND,  /* findings of audits */
     DEED_COUNT
 };
 

@@ -45,7 +45,8 @@ lock_of(const struct check *check, struct text value, uint32_t *lock)
         name, percent_decode(name, value.len), check->world->plan.locks, lock);
 }
 
-/* Who believes in a hold, whose broker is said to know nothing of it. */
+/* A client that believes in a hold, though its broker is said to know nothing
+ * of it. */
 static const struct belief *
 believer_of(const struct check *check, uint32_t lock, uint64_t fence)
 {

@@ -44,8 +44,8 @@ belief_lives(const struct check *check, const struct belief *belief)
     return belief->until_us > check->world->now_us;
 }
 
-/* Those who hold a semaphore have no more permits together than there are.
- * Where they have with those who sleep, it is judged when these wake. */
+/* Those who hold a semaphore have no more permits together than there are. An
+ * overlap with sleeping clients is judged when these wake. */
 static void
 permits_compare(struct check *check, uint32_t lock, uint32_t limit)
 {

@@ -1,13 +1,12 @@
 /*
- * Who waits for whom, by what the records say: a wait of an owner is for all
- * who stand before it and do not fit beside it. Whoever is told of a deadlock
- * must have stood in a cycle of such waits at a moment of its own, as the
- * youngest.
+ * The waits-for graph, by the records: an owner waits for all that stand before
+ * it and do not fit beside it. An owner that is told of a deadlock must have
+ * stood in a cycle of such waits at a moment of its own, as the youngest.
  *
  * A cycle has owners with several tickets, one of which waits, in each of its
- * locks; they are few, and nothing is looked for where there are none. Where
- * hundreds stand in one record, most of them dead ones whose brokers cannot be
- * reached, that would take minutes: then nobody's deadlock is judged.
+ * locks; they are few, and nothing is looked for where there are none. With
+ * hundreds of tickets in one record, most of them of brokers that cannot be
+ * reached, that would take minutes: then no deadlock is judged.
  */
 #include "tests/sim/check_state.h"
 

@@ -145,7 +145,7 @@ stand_read(struct check *check, const char *ticket, struct stand *stand)
     memcpy(stand->broker, ticket + AT_TICKET_BROKER, sizeof(stand->broker));
 }
 
-/* What is wrong with where the tickets stand; NULL: nothing. */
+/* A fault in the places of the tickets; NULL: none. */
 static const char *
 version_read(
     struct check *check, const struct record *record, struct version *version)
@@ -229,8 +229,8 @@ grant_missed(const struct record *record, const struct version *version,
 
 /*
  * Whether nobody has gone along the queue since the version before: only
- * holders have changed, by a renewal or a BREAK. Who could be granted it since
- * a waiter before it died is granted it by whoever asks next.
+ * holders have changed, by a renewal or a BREAK. A ticket that can be granted
+ * since a waiter before it died is granted by the next request.
  */
 static bool
 queue_untouched(const struct version *before, const struct version *version)
@@ -250,8 +250,8 @@ queue_untouched(const struct version *before, const struct version *version)
     return true;
 }
 
-/* What is wrong with a record in itself; NULL: nothing. Of one that `stays` as
- * it was, and of which time has passed, nobody need have been granted it. */
+/* A fault in a record itself; NULL: none. Of one that `stays` as it was, and of
+ * which time has passed, nobody need have been granted it. */
 static const char *
 record_wrong(const struct record *record, const struct version *version,
     bool stays, bool doubts)
@@ -285,9 +285,9 @@ stand_before(const struct version *before, uint64_t arrival, uint32_t *from)
 }
 
 /*
- * Whether a waiter may have been passed in this call: it was suspended when the
- * call began, or a grant to its broker lapsed in it, and only a later operation
- * of the call, its broker's, has put it back.
+ * Whether a waiter may have been passed in this call. It was suspended when the
+ * call began, or a grant to its broker lapsed in it. Only a later operation of
+ * its broker in this call has put it back.
  */
 static bool
 may_be_passed(const struct version *before, const struct stand *was,
@@ -304,10 +304,10 @@ may_be_passed(const struct version *before, const struct stand *was,
     return false;
 }
 
-/* What is wrong with what became of a ticket; NULL: nothing. A hold that a LOCK
- * has taken over is granted to it, with a fence above the `last` one; in a
- * quorum it is `raised` to what the others have. With another id a grant that
- * was not claimed is none any more. */
+/* A fault in the fate of a ticket; NULL: none. A hold that a LOCK has taken
+ * over is granted to it, with a fence above the `last` one; in a quorum it is
+ * `raised` to what the others have. With another id a grant that was not
+ * claimed is none any more. */
 static const char *
 stand_wrong(const struct stand *was, const struct stand *is, uint64_t last,
     bool adopted, bool raised)
@@ -549,7 +549,7 @@ version_forgotten(const struct version *version)
     return true;
 }
 
-/* What a head says. */
+/* The fields of a head. */
 static void
 version_begin(const struct check *check, const struct machine *machine,
     const char *id, const struct record *record, struct version *version)

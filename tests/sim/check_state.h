@@ -1,7 +1,7 @@
 /*
- * What the parts of the judge share: check.c (promises and excuses, fences, the
+ * Shared by the parts of the judge: check.c (promises and excuses, fences, the
  * resource), check_belief.c (beliefs), check_record.c (records), check_watch.c
- * (what those are told who watch), check_circle.c (who waits for whom).
+ * (messages to watchers), check_circle.c (the waits-for graph).
  */
 #ifndef HOLDFAST_TESTS_SIM_CHECK_STATE_H
 #define HOLDFAST_TESTS_SIM_CHECK_STATE_H
@@ -17,7 +17,7 @@
 #define BROKEN_KEPT 256  /* fences of holds that were taken away */
 #define NOTED_KEPT  16   /* holders of a lock whose notes were told of late */
 
-/* What the topology cannot promise anything about. */
+/* No promise of the topology covers it. */
 #define CAUSE(fault) (1u << FAULT_##fault)
 #define JUMPS        (CAUSE(clock_forward) | CAUSE(clock_back))
 #define CLOCKS       (JUMPS | CAUSE(migrate)) /* between clocks that differ */
@@ -78,7 +78,7 @@ struct version {
     struct stand stands[STAND_KEPT]; /* in order of arrival; the last member */
 };
 
-/* Who held a lock, as records said one after the other. */
+/* The holders of a lock, as records said one after the other. */
 struct holders {
     uint32_t first; /* in hold_ends */
     uint32_t count;
@@ -111,7 +111,7 @@ struct subject {
     uint64_t value;
     uint64_t value_us;
     char writer[16];
-    struct version version;   /* where no quorum decides */
+    struct version version;   /* without a quorum */
     struct version *nodes;    /* owned; where one does: each node's, or NULL */
     uint64_t astray_since_us; /* the clock of its lock-delay became another */
     uint64_t astray_until_us; /* so that it lasts until then */

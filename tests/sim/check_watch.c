@@ -1,10 +1,10 @@
 /*
- * What those are told who watch, against who held a lock, version by version.
+ * The messages to watchers, against the holders of a lock, version by version.
  *
- * Where a quorum decides, a broker reads its nodes one after the other, and may
- * see what never was at one moment. There it is judged only that some node had
- * granted that fence, and not before what was told before; and at last, when
- * nothing changes any more, that it is the truth of a majority.
+ * A broker of a quorum reads its nodes one after the other, and may see a state
+ * that never was at one moment. There it is judged only that some node had
+ * granted that fence, after the one that was told before. At last, when nothing
+ * changes any more, it must be the truth of a majority.
  */
 #include "tests/sim/check_state.h"
 #include "tests/sim/server.h"

@@ -1,11 +1,11 @@
 /*
  * Clients: the process and its connection, keeping deadlines, and the end of a
- * run with its checks: everybody gives back, everybody gets each lock once, and
- * then there are drills (drill.h).
+ * run with its checks. All clients give back, each gets each lock once, and
+ * drills follow (drill.h).
  *
- * What is scheduled carries a serial, so that what a process or a connection
- * left behind when it ended is nobody's business. While a machine is stopped
- * its events are put off until it runs again.
+ * A scheduled action carries a serial, so that the leftovers of an ended
+ * process or connection do nothing. While a machine is stopped its events are
+ * put off until it runs again.
  */
 #include "tests/sim/drill.h"
 
@@ -368,7 +368,7 @@ client_die(struct client *client, uint64_t back_us)
     world_note(world, client->machine->name, "dies");
     client->reviving = !world->healing;
     if (client->reviving) {
-        /* Who is away for long is back soon after all has healed. */
+        /* A client that is away for long is back soon after all has healed. */
         uint64_t last_us = WORLD_START_US + world->plan.run_us + BACK_US;
         uint64_t back = world->now_us + world_below(world, back_us);
         world_at(world, back < last_us ? back : last_us, client_revive, client,
@@ -556,7 +556,7 @@ is_for_a_lock(const struct request *request)
            (request->task != NULL && request->task->locks > 0);
 }
 
-/* What has not been answered in all that time never will be. */
+/* A request that has not been answered in all that time never will be. */
 static bool
 client_stuck(struct client *client)
 {

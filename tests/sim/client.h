@@ -3,9 +3,9 @@
  * PROTOCOL.md gives a careful client, and tell the judge what they believe.
  *
  * Each has a machine. It connects to a broker, asks for locks of all sorts,
- * waits, holds, works on the resource behind the lock, gives back, now and then
- * makes mistakes (a stale fence, a name it does not hold), and connects to
- * another broker when its own is gone. Every request gets exactly one final
+ * waits, holds, works on the resource behind the lock, and gives back. Now and
+ * then it makes mistakes (a stale fence, a name it does not hold). It connects
+ * to another broker when its own is gone. Every request gets exactly one final
  * reply, on the connection that it was sent on.
  */
 #ifndef HOLDFAST_TESTS_SIM_CLIENT_H

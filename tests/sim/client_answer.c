@@ -1,5 +1,5 @@
 /*
- * What answers mean to a task: which of them make sense, and what it holds by
+ * The meaning of answers to a task: which of them make sense, and its holds by
  * them. As requests on one lock and owner take effect in the order sent, it
  * knows exactly what may come.
  */
@@ -120,9 +120,9 @@ lock_granted(
 }
 
 /*
- * What did not fit when it was sent may fit what has been granted since: that
- * hold ended, and another one like it came first. And the other way round: what
- * was to be refused has been granted, since the hold had ended, and what comes
+ * A request that did not fit when it was sent may fit a later grant: that hold
+ * ended, and another one like it came first. And the other way round: what was
+ * to be refused has been granted, since the hold had ended, and what comes
  * behind it does not fit that.
  */
 static bool

@@ -216,7 +216,7 @@ task_wants(
     task->leader = NULL;
 }
 
-/* What cannot be had beside what is held, by its kind; false: it can. */
+/* A kind that does not fit beside the hold; false: it fits. */
 static bool
 wish_misfits(struct task *task, struct wish *wish)
 {
@@ -366,7 +366,7 @@ draw_wish(struct task *task)
         wish->permits = 1;
         wish->shared = false;
     }
-    /* Who is in a deadlock must come out of it in some other way. */
+    /* A client in a deadlock must come out of it in some other way. */
     wish->no_deadlock = wish->wait_ms != CLIENT_NO_WAIT && world_odds(world, 8);
 }
 
@@ -412,7 +412,7 @@ mates_part(struct task *task)
     task->mates = 0;
 }
 
-/* What else is sent with a LOCK, or soon. */
+/* Further requests with a LOCK, or soon after. */
 static void
 task_ask_more(struct task *task)
 {

@@ -1,8 +1,7 @@
 /*
- * Sessions that move (PROTOCOL.md, 3.3): what of a client outlives its
- * connection, and how the next one goes on with it: it resumes the session,
- * claims each hold, and puts each LOCK again that had no answer. What it
- * believed it goes on believing until its deadlines.
+ * Sessions that move (PROTOCOL.md, 3.3). The next connection resumes the
+ * session, claims each hold, and puts each LOCK again that had no answer. It
+ * goes on believing in its holds until their deadlines.
  */
 #include "tests/sim/drill.h"
 
@@ -126,7 +125,7 @@ client_hello(struct client *client)
     wire_end(client);
 }
 
-/* What was held is claimed, what was asked for is asked for again. */
+/* Holds are claimed, and requests are sent again. */
 void
 client_resume(struct client *client)
 {
@@ -244,7 +243,7 @@ claim_ok(
         task_confirm(task);
 }
 
-/* What is not known is claimed again, as long as it is worth it. */
+/* An unknown hold is claimed again, as long as it is worth it. */
 static void
 claim_again(struct task *task, const struct answer *a)
 {

@@ -1,14 +1,14 @@
 /*
- * What the parts of a client share: client.c (the process, its connection, the
- * end of a run), client_wire.c (lines out and in), client_ask.c (which locks it
- * asks for, and how), client_task.c (what it does with locks), client_answer.c
- * (what answers mean), client_move.c (sessions that move), client_watch.c
- * (watches, orders). What is tried on purpose at the end of a run: drill.h.
+ * Shared by the parts of a client: client.c (the process, its connection, the
+ * end of a run), client_wire.c (lines out and in), client_ask.c (its requests
+ * for locks). And client_task.c (its use of locks), client_answer.c (answers),
+ * client_move.c (sessions that move), client_watch.c (watches, orders). A drill
+ * at the end of a run: drill.h.
  *
  * A client has a few tasks; each stands with one lock under one owner at a time
- * and no two of them with the same. As requests on one lock and owner take
- * effect and are told in the order sent, a task knows exactly what it holds
- * from the replies that came, and any other reply breaks a promise.
+ * and no two of them with the same. Requests on one lock and owner take effect
+ * and are told in the order sent. So a task knows its hold exactly from the
+ * replies that came, and any other reply breaks a promise.
  *
  * Times are of the client's own boot clock, but for those named `true_`.
  */
@@ -39,13 +39,13 @@ enum verb {
     VERB_UNWATCH,
     VERB_BREAK,
     VERB_KILL,
-    VERB_BAD, /* what no broker understands */
+    VERB_BAD, /* no broker understands it */
     VERB_COUNT
 };
 
 extern const char *const verb_names[VERB_COUNT];
 
-/* What a LOCK asks for. */
+/* The words of a LOCK. */
 struct wish {
     uint32_t limit; /* of a semaphore; 0: it is none */
     uint32_t permits;
@@ -81,7 +81,7 @@ struct request {
     bool misfits;     /* LOCK of a holder: it does not fit what it holds */
 };
 
-/* What a task is at. */
+/* The step of a task. */
 enum task_state {
     TASK_IDLE,
     TASK_ASKING,     /* LOCK under way */
@@ -163,7 +163,7 @@ enum link_state {
 /* The end of a run, for one client. */
 enum wind {
     WIND_NOT,
-    WIND_GIVE_BACK, /* what is held or waited for from before */
+    WIND_GIVE_BACK, /* holds and waits from before */
     WIND_SERVE,     /* each lock once */
     WIND_WAIT,      /* for the others */
     WIND_QUIT,
@@ -186,9 +186,9 @@ struct outlook {
 };
 
 /*
- * What an earlier connection asked for, or held, and nobody knows what became
- * of it: it may stand in Redis for a while, or come to it late, and whoever
- * asks for that lock and owner in this session may find it.
+ * A request or a hold of an earlier connection with unknown fate. It may stand
+ * in Redis for a while, or come to it late. A request for that lock and owner
+ * in this session may find it.
  */
 struct remnant {
     uint64_t true_until; /* it is gone by then */
@@ -240,7 +240,7 @@ struct client {
     uint32_t served; /* locks that were begun with, winding up */
     uint32_t out_len;
     uint32_t in_len;
-    bool in_skips; /* what comes is too long a line */
+    bool in_skips; /* the line is too long */
     char out[8192];
     char in[4096];
 };
@@ -259,13 +259,13 @@ void client_leave(struct client *client);
 /* A task has come to rest, while winding up: what next. */
 void client_wind_on(struct client *client);
 
-/* What an answer may take when nothing fails, in us of true time. */
+/* The time of an answer when nothing fails, in us of true time. */
 uint64_t client_patience_us(const struct client *client);
 
 /* --- client_wire.c -------------------------------------------------------- */
 
 /* Begins a request; NULL where too many are under way. Then words, then
- * wire_end(). What was gathered leaves with wire_flush(). */
+ * wire_end(). Gathered lines leave with wire_flush(). */
 struct request *wire_begin(
     struct client *client, enum verb verb, struct task *task);
 void wire_word(struct client *client, const char *word);
@@ -364,8 +364,8 @@ void task_settle(struct task *task);
 /* It is not known what became of its LOCK, or its hold. */
 void task_leaves(const struct task *task);
 
-/* What may have been left of that lock, for this task's owner; NULL: nothing,
- * or nothing that a connection finds. */
+/* A possible remnant of that lock, for this task's owner; NULL: none, or none
+ * that a connection finds. */
 void client_finds_remnants(struct client *client);
 const struct remnant *task_remnant(const struct task *task, uint32_t lock);
 

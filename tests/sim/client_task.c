@@ -156,7 +156,7 @@ deadline_move(struct task *task, uint64_t deadline_us)
             machine_when(task->client->machine, deadline_us));
 }
 
-/* What was told at `base_us` of the client's clock holds for so long. */
+/* A message from `base_us` of the client's clock holds for so long. */
 void
 deadline_set(struct task *task, uint64_t base_us, uint64_t ttl_ms)
 {
@@ -350,7 +350,7 @@ send_show(struct client *client)
     wire_end(client);
 }
 
-/* What programs also do, now and then. */
+/* Further habits of programs. */
 static void
 client_fidget(struct client *client)
 {
@@ -460,7 +460,7 @@ task_pause(struct task *task)
     }
 }
 
-/* Whoever is not alone with it. */
+/* A client that is not alone with it. */
 static bool
 task_only_reads(const struct task *task)
 {
@@ -577,7 +577,7 @@ task_event(void *arg, uint64_t data)
     wire_flush(client);
 }
 
-/* --- what the session is told --------------------------------------------- */
+/* --- messages to the session ---------------------------------------------- */
 
 static bool
 task_is_held(const struct task *task)
@@ -649,7 +649,7 @@ task_listed(struct client *client, const struct request *request, uint32_t lock,
 {
     struct task *task = task_of(client, lock, owner);
 
-    /* What earlier connections had is not claimed yet, or is not known. */
+    /* Holds of earlier connections are not claimed yet, or not known. */
     if (client->generation > 1 && (task == NULL || !task->here))
         return true;
     if (task == NULL || task->fence != item->fence ||
@@ -661,8 +661,8 @@ task_listed(struct client *client, const struct request *request, uint32_t lock,
     return true;
 }
 
-/* A lease= is over no sooner than was asked for, but for the margins; and for
- * how long a renewal may be on its way, since it counts from the sending. */
+/* A lease= is over no sooner than was asked for, except for the margins, and
+ * for a renewal's time on its way, since it counts from the sending. */
 static bool
 lost_too_soon(const struct task *task)
 {
@@ -670,7 +670,7 @@ lost_too_soon(const struct task *task)
     uint64_t usual_us = (uint64_t)world_of(task)->plan.lease_ms * 1000;
     uint64_t way_us = (uint64_t)world_of(task)->plan.command_timeout_ms * 1000;
 
-    /* What an earlier connection had may have a lease= of its own. */
+    /* A hold of an earlier connection may have a lease= of its own. */
     if (task->renewed || task_remnant(task, task->lock) != NULL)
         return false;
     return task->lease_ms == 0 || boot_us(task) - task->asked_us +
@@ -679,9 +679,9 @@ lost_too_soon(const struct task *task)
                                       lease_us;
 }
 
-/* What Redis does not know any more it has lost, but in drills, and where a
- * lease= is over: since it was asked for, or shortly before, and it may be long
- * until that is heard. */
+/* Redis has lost a hold that it does not know any more, except in drills, and
+ * after the end of a lease=. That end counts from the request, or shortly
+ * before, and may be heard of long after. */
 static void
 task_is_gone(const struct task *task)
 {
@@ -797,9 +797,9 @@ tasks_due_us(const struct client *client)
     return due_us;
 }
 
-/* Whether there is a hold to keep a deadline of, or, for some clients, a wait
- * that is to be worth a belief; `survey`: PING would tell several holds the end
- * of one that runs out. */
+/* Whether there is a hold with a deadline to keep, or, for some clients, a wait
+ * that may become one. `survey`: PING would tell several holds the end of one
+ * that runs out. */
 bool
 tasks_hold(const struct client *client, bool *survey)
 {

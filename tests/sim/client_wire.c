@@ -88,7 +88,7 @@ wire_broken(struct client *client, const struct line *line, const char *what)
         "%s: %s:%s", client->machine->name, what, text);
 }
 
-/* What only people want to see is no part of the hash. */
+/* Text for people is no part of the hash. */
 void
 wire_trace(const struct client *client, char how, const char *text, size_t len)
 {
@@ -716,7 +716,8 @@ read_line(struct client *client, const char *at, size_t len)
     }
 }
 
-/* What has come may end anywhere. The client may have hung up after a line. */
+/* The received bytes may end anywhere. The client may have hung up after a
+ * line. */
 void
 wire_bytes(struct client *client, const char *bytes, size_t len)
 {

@@ -308,8 +308,8 @@ drill_is_patient(struct fleet *fleet)
     return true;
 }
 
-/* What a broker has asked before it was lost may arrive after a waiter of its
- * was granted the lock, and claim that. */
+/* A question of a broker from before its loss may arrive after a waiter of that
+ * broker was granted the lock, and claim it. */
 static uint64_t
 drill_patience_us(const struct fleet *fleet)
 {
@@ -398,7 +398,7 @@ drill_acts(void *arg, uint64_t data)
         drill_plans[fleet->drill.kind].acts(fleet);
 }
 
-/* What it is about happens in a moment. */
+/* Its event happens in a moment. */
 static void
 drill_soon(struct fleet *fleet, uint64_t within_us)
 {
@@ -433,7 +433,7 @@ drill_queue(struct fleet *fleet)
         drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
 }
 
-/* --- what happens to those who take part --------------------------------- */
+/* --- the fate of the participants ----------------------------------------- */
 
 void
 drill_queued(struct task *task)
@@ -647,8 +647,8 @@ last_drill_can(const struct world *world, enum drill_kind kind)
                                   : world->plan.strict);
 }
 
-/* What was over already when everybody asked, but by a clock that was doubted
- * then, is there still, if nobody has asked since. */
+/* A hold that was over when all asked, but by a clock in doubt, is there still
+ * if no request has come since. */
 static void
 leavings_note(struct fleet *fleet)
 {
@@ -664,8 +664,8 @@ drill_next(struct fleet *fleet)
 {
     struct world *world = fleet->world;
 
-    /* Where leases are no longer than that, it would not show; and where that
-     * is the patience, requests fail while brokers connect again. */
+    /* It would not show with leases no longer than that. With a patience of
+     * that, requests fail while brokers connect again. */
     if (drill_prompt_us(world) > drill_lease_us(world) * 3 / 4 ||
         world->plan.settle_ms > 2 * world->plan.lease_ms ||
         plan_term_ms(&world->plan) < world->plan.lease_ms ||

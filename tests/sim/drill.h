@@ -1,12 +1,13 @@
 /*
- * Drills: at the end of a run, when all has healed and everybody was served,
- * one thing goes wrong at a time, and what is promised for it must come in the
- * time that is promised. drill.c has their course, drill_kinds.c what they are.
+ * Drills: at the end of a run, when all has healed and all were served, one
+ * thing goes wrong at a time. Its promise must come true in the promised time.
+ * drill.c has their course, drill_kinds.c their kinds.
  *
  * A drill has a lock and parts that tasks of resting clients take: a holder,
- * some who wait, an heir who must be served. Whoever is about to die, or to be
- * cut off, is no part of it any more; where somebody else falls out, the drill
- * is off. The next one begins when what this one shook has come to rest.
+ * some who wait, an heir who must be served. The client that is about to die,
+ * or to be cut off, is no part of it any more. If another participant falls
+ * out, the drill is off. The next one begins when what this one shook has come
+ * to rest.
  */
 #ifndef HOLDFAST_TESTS_SIM_DRILL_H
 #define HOLDFAST_TESTS_SIM_DRILL_H
@@ -20,14 +21,14 @@
 /* Brokers have their links to Redis again, with one try that fails. */
 #define DRILL_REJOIN_US 3000000
 
-/* What happens while everything else is well. */
+/* The fault while everything else is well. */
 enum drill_kind {
     DRILL_DEATH,   /* a holder dies, or one who waits before the heir */
     DRILL_GONE,    /* one who has just asked dies */
     DRILL_SHAKEN,  /* the brokers lose Redis while the heir asks */
     DRILL_UNHEARD, /* or while the holder gives back, and hints are lost */
     DRILL_RETRIES, /* no answer comes for a lease, though it was granted */
-    DRILL_PLACE,   /* who waits for longer than a lease keeps its place */
+    DRILL_PLACE,   /* a waiter of longer than a lease keeps its place */
     DRILL_SILENT,  /* a holder's host dies or is cut off */
     DRILL_LAPSES,  /* a lease= runs out, and nobody does anything */
     DRILL_RENEWS,  /* a RENEW overtakes a renewal that Redis did not take */
@@ -45,7 +46,7 @@ enum drill_kind {
     DRILL_SEVERAL, /* a LOCK of two names is called off */
     DRILL_CIRCLE,  /* two owners wait for one another */
     DRILL_WATCH,   /* somebody watches the lock */
-    DRILL_SWEEP,   /* what lost brokers have left goes with who comes next */
+    DRILL_SWEEP,   /* the next request removes what lost brokers have left */
     DRILL_FORGETS, /* one of several masters loses its data (of a quorum) */
     DRILL_PARTED,  /* a broker is left with the smaller part (of a quorum) */
     DRILL_GIVEN,   /* an UNLOCK overtakes a renewal (of a quorum) */
@@ -76,7 +77,7 @@ enum drill_stage {
     DRILL_NONE,
     DRILL_HOLDS,  /* the holder has asked */
     DRILL_QUEUES, /* those who wait are asking, one after the other */
-    DRILL_ACTS,   /* what it is about is near */
+    DRILL_ACTS,   /* its event is near */
     DRILL_FREES,  /* from now on time is short */
     DRILL_STAYS,  /* the heir has it, and is to keep it for a while */
 };
@@ -119,7 +120,7 @@ struct fleet {
     uint64_t true_wind;        /* when that began */
     uint64_t true_quiet;       /* until then what a drill shook comes to rest */
     uint64_t true_deaf;        /* until then a change may not be heard of */
-    uint64_t wait_us;          /* in which a lock must be had */
+    uint64_t wait_us;          /* the lock must be granted in it */
     uint32_t drills;           /* that were begun */
     bool settled;              /* after the last of them */
     bool left[PLAN_LOCKS_MAX]; /* a lost broker has tickets there */
@@ -132,9 +133,9 @@ void fleet_look(struct fleet *fleet);
 /* Begins one; false: no more of them, or not enough left to take part. */
 bool drill_next(struct fleet *fleet);
 
-/* Of a task that may take part: its LOCK was queued, granted, or refused; its
- * RENEW was answered OK; it has lost the lock; or its client's part has come to
- * an end in another way. */
+/* News of a task that may take part. Its LOCK was queued, granted, or refused;
+ * its RENEW was answered OK; it has lost the lock; or its client has left in
+ * another way. */
 void drill_queued(struct task *task);
 void drill_granted(struct task *task);
 void drill_refused(struct task *task, const char *code);
@@ -154,7 +155,7 @@ void drill_ordered(struct client *client, const struct request *request,
 
 struct drill_plan {
     const char *name;
-    const char *after; /* what its bound counts from, for people */
+    const char *after; /* the begin of its bound, for people */
 
     /* Chooses who takes part; false: not enough can. */
     bool (*begin)(struct fleet *fleet);
@@ -224,7 +225,7 @@ void drill_ask_for(struct drill *drill, struct task *task, uint32_t lock,
 /* It gives back what it has, or what it will have. */
 void drill_release(struct task *task, enum task_purpose purpose);
 
-/* Who waits is in trouble, and goes on by itself. */
+/* The waiter is in trouble, and goes on by itself. */
 void drill_abandon_waiters(struct drill *drill);
 
 /* The first who should have been served; NULL: all have. */
@@ -294,7 +295,7 @@ bool split_begin(struct fleet *fleet);
 void split_acts(struct fleet *fleet);
 void split_over(struct fleet *fleet);
 
-/* What a SWEEP leaves behind. */
+/* The remnants of a SWEEP. */
 void sweep_over(struct fleet *fleet);
 bool stale_begin(struct fleet *fleet);
 void stale_acts(struct fleet *fleet);

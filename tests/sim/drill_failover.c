@@ -31,7 +31,7 @@ undone_shows(const struct world *world)
 
 /*
  * The holder gives back, and its shard's replica does not get that, but takes
- * over. What it has of the hold is nobody's, and must not be in the way for a
+ * over. Its copy of the hold is nobody's, and must not be in the way for a
  * lease after the grace.
  */
 bool
@@ -152,7 +152,7 @@ revived_leaves(void *arg, uint64_t data)
     if (!replica_left_behind(fleet, data, revived_leaves))
         return;
     struct client *client = drill->holder->client;
-    /* Whose hints come by the replica hears none. */
+    /* A broker with hints by way of the replica hears none. */
     uint64_t bound_us = (uint64_t)drill->keep_ms * 1000 + drill_asks_us(world) +
                         drill_prompt_us(world);
     drill->mover = drill->holder;
@@ -297,7 +297,7 @@ cutoff_granted(struct fleet *fleet, struct task *task)
 /* --- and who was passed over comes back ----------------------------------- */
 
 /*
- * Who waits is granted the lock while its broker is cut off, so the grant
+ * The waiter is granted the lock while its broker is cut off, so the grant
  * lapses, and the heir is next. A replica takes over that knows of the first of
  * these grants alone, and that broker is back: it must not claim it.
  */
@@ -347,13 +347,13 @@ lapsed_gives(void *arg, uint64_t data)
     if (drill == NULL)
         return;
     drill->heir->purpose = TASK_DRILL_HOLDS;
-    /* Whose hints come by the replica hears none. */
+    /* A broker with hints by way of the replica hears none. */
     drill_gives(fleet,
         drill_lapse_us(world) + drill_asks_us(world) + drill_prompt_us(world));
     drill_event(fleet, 2 * drill_packets_us(world), lapsed_leaves);
 }
 
-/* What it has just asked for arrives first. */
+/* Its last request arrives first. */
 void
 lapsed_acts(struct fleet *fleet)
 {
@@ -421,11 +421,11 @@ lapsed_granted(struct fleet *fleet, struct task *task)
 #define CLAIMED_KEEP_MS 3500
 
 /*
- * The holder claims its hold at another broker, and the one that it has left
- * does not hear of it, nor does the replica that takes over; then the new
- * broker is cut off. The old one gives up what nobody came for: so the new
- * master has no holder any more, and grants nothing all the same before the one
- * that there is has been told.
+ * The holder claims its hold at another broker. The broker that it has left
+ * does not hear of it, nor does the replica that takes over. Then the new
+ * broker is cut off. The old broker gives up the unclaimed hold, so the new
+ * master has no holder any more. All the same it grants nothing before the true
+ * holder has been told.
  */
 bool
 claimed_begin(struct fleet *fleet)
@@ -513,8 +513,9 @@ claimed_claimed(struct fleet *fleet, struct task *task, bool ok)
 /*
  * The holder claims its hold at another broker and gives it back there, of
  * which the one that it has left does not hear. Then a replica takes over, and
- * that broker finds nothing of what it keeps: it is not put there again, for
- * the data know of it, and the next has the lock promptly after the grace.
+ * that broker finds nothing of the hold that it keeps. The hold is not put
+ * there again, for the data know of its end. The next has the lock promptly
+ * after the grace.
  */
 void
 returned_acts(struct fleet *fleet)
@@ -632,8 +633,8 @@ ordered_queued(struct fleet *fleet, const struct task *task)
 
 /*
  * A replica takes over that knows nothing of a grant. Just when its broker puts
- * it there again, Redis refuses that for a moment, and the client gives back:
- * what is asked again first must not matter, and nothing is left of the hold.
+ * it there again, Redis refuses that for a moment, and the client gives back.
+ * The order of the two must not matter, and nothing is left of the hold.
  */
 bool
 raced_begin(struct fleet *fleet)

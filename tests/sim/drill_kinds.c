@@ -1,5 +1,5 @@
 /*
- * What the drills are about, and what is promised for each. See drill.h.
+ * The kinds of drills, and the promise of each. See drill.h.
  */
 #include "tests/sim/drill.h"
 
@@ -68,7 +68,8 @@ death_acts(struct fleet *fleet)
     drill_event(fleet, world_below(fleet->world, 50000), death_gives);
 }
 
-/* Who has asked dies, whatever became of it; the heir asks then. */
+/* The client that has asked dies, whatever became of its request. The heir asks
+ * then. */
 static void
 gone_acts(struct fleet *fleet)
 {
@@ -199,10 +200,10 @@ order_broken(struct fleet *fleet, const struct task *task)
 
 /*
  * The heir's request is carried out, and its broker hears nothing of Redis for
- * longer than the lease: what it was granted is over when the broker asks
- * again, and it must be granted anew. Its heartbeats are such that no less than
- * the lease is told: of a shorter silence almost nothing may be left after the
- * wait, and it would give the lock back before its PING is answered.
+ * longer than the lease. The grant is over when the broker asks again, and must
+ * be granted anew. Its heartbeats are such that no less than the lease is told.
+ * Almost nothing of a shorter silence may be left after the wait, and it would
+ * give the lock back before its PING is answered.
  */
 static bool
 retries_begin(struct fleet *fleet)
@@ -307,7 +308,7 @@ asleep_acts(struct fleet *fleet)
     drill_event(fleet, sleeps_us + DRILL_REJOIN_US, asleep_wakes);
 }
 
-/* --- who waits for long --------------------------------------------------- */
+/* --- a long wait ---------------------------------------------------------- */
 
 static bool
 place_begin(struct fleet *fleet)
@@ -419,8 +420,8 @@ lapses_granted(struct fleet *fleet, struct task *task)
 
 /*
  * Percent of the lease: until Redis takes no renewal, and from when it takes
- * them again. In what is left its waiter has to be heard of, or it gives up:
- * its broker asks again twice, should the first answer be late.
+ * them again. In the rest of the time its waiter must be heard of, or it gives
+ * up. Its broker asks again twice, should the first answer be late.
  */
 #define RENEWS_ILL      25
 #define RENEWS_LEFT     15
@@ -428,9 +429,8 @@ lapses_granted(struct fleet *fleet, struct task *task)
 
 /*
  * The hold has a lease= that is a little longer than the broker's lease. Redis
- * takes no renewal, until both the broker's, to the end that was asked for at
- * first, and the client's RENEW, to a later end, wait for it: the order in
- * which they come to it must not matter.
+ * takes no renewal until two wait for it: the broker's, to the first end, and
+ * the client's RENEW, to a later end. Their order must not matter.
  */
 static bool
 renews_begin(struct fleet *fleet)
@@ -576,8 +576,8 @@ broker_acts(struct fleet *fleet)
         drill->holder->purpose = TASK_DRILL_OVER;
         drill->holder = NULL;
     }
-    /* What it has just asked for arrives: a grant that it claims so is its
-     * hold, and not the next one's before its lease is over. */
+    /* Its last request arrives. A grant that it claims so is its hold, and not
+     * the next one's before its lease is over. */
     uint64_t way_us = 2 * (world->plan.latency_us + 2 * world->plan.jitter_us);
     broker_is_lost(
         fleet, way_us + bound_us + 500000 + world_below(world, 1000000));
@@ -619,10 +619,10 @@ sweep_acts(struct fleet *fleet)
 
 /*
  * A question that was on its way for long comes to nothing there, or does not
- * say surely enough what time it is to end a lease (trust_within_us). Where a
- * majority has granted the lock by then, nobody asks that node again. So who
- * comes next does, when all links are well. What this question has left behind
- * itself is no excuse: its lease goes on.
+ * say surely enough what time it is to end a lease (trust_within_us). If a
+ * majority has granted the lock by then, no broker asks that node again. So who
+ * comes next does, when all links are well. A remnant of this question itself
+ * is no excuse: its lease goes on.
  */
 void
 sweep_over(struct fleet *fleet)

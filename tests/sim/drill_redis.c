@@ -26,9 +26,9 @@ all_settled(const struct fleet *fleet)
 
 /*
  * The heir asks for the lock, and beside it for another one in the same slot:
- * one of them may have moved, both, or none. They are renewed on the way. (What
- * a lost broker has left there may be in the way for a lease, as it is another
- * clock that its end is measured by.)
+ * one of them may have moved, both, or none. They are renewed on the way. (A
+ * remnant of a lost broker may be in the way for a lease, as another clock
+ * measures its end.)
  */
 bool
 moves_begin(struct fleet *fleet)
@@ -88,9 +88,8 @@ moves_granted(struct fleet *fleet, struct task *task)
 
 /* --- brokers that are left with something --------------------------------- */
 
-/* Somebody whose broker will be left with less than others: with an old master,
- * of which another master tells the others who the new one is (drill_next), or
- * with too few. */
+/* A client whose broker will be left with less than others: with too few, or
+ * with an old master while the others hear of the new one (drill_next). */
 static struct task *
 split_choose(struct fleet *fleet)
 {
@@ -282,10 +281,10 @@ given_bound_us(const struct world *world)
 }
 
 /*
- * The nodes sleep when the hold is to be renewed, and shortly before they wake
- * it is given back: what they say of the renewal does not matter any more, and
- * the UNLOCK is answered as soon as any. Were it forgotten, the broker would
- * ask again when its time for an answer is over.
+ * The nodes sleep when the hold is to be renewed, and it is given back shortly
+ * before they wake. Their word on the renewal does not matter any more, and the
+ * UNLOCK is answered as soon as any. Were it forgotten, the broker would ask
+ * again when its time for an answer is over.
  */
 bool
 given_begin(struct fleet *fleet)
@@ -482,9 +481,9 @@ slow_acts(struct fleet *fleet)
 
 /* --- and its data are lost ------------------------------------------------ */
 
-/* Its data are lost before the slot has moved, and the slot is another node's
- * then, which has all its own: the holder's broker says what it had, and until
- * then nobody is granted it. */
+/* Its data are lost before the slot has moved. The slot is another node's then,
+ * which has all its own. The holder's broker puts its hold there, and until
+ * then the lock is not granted. */
 bool
 strands_begin(struct fleet *fleet)
 {
@@ -499,7 +498,7 @@ strands_begin(struct fleet *fleet)
     return true;
 }
 
-/* What else that shard had comes back, and is waited for. */
+/* The rest of that shard's data comes back, and is waited for. */
 void
 strands_over(struct fleet *fleet)
 {
@@ -594,8 +593,8 @@ split_bound_us(const struct world *world)
 
 /*
  * A replica does not get what its master has granted: nobody is told that it
- * has the lock before it does. Nor when it gets what was granted before that,
- * to another one at the same broker; nor when that one takes the shard over,
+ * has the lock before it does. Nor when the replica gets an earlier grant to
+ * another client at the same broker. Nor when the replica takes the shard over,
  * and the master comes back, which knows nothing of it any more.
  */
 bool
@@ -711,10 +710,10 @@ behind_granted(struct fleet *fleet, struct task *task)
 /* --- a master that has been replaced goes on ------------------------------ */
 
 /*
- * One broker, and no other, is left with the old master. What that one still
- * carries out not all replicas get, so it is not to be told: nor that a
- * holder's lease goes on, nor that somebody has got the lock. Others ask the
- * new master, which lets them have it a lease after they have met it.
+ * One broker, and no other, is left with the old master. Its writes do not come
+ * to all replicas, so they must not be told: neither that a holder's lease goes
+ * on, nor a grant. Others ask the new master, which lets them have it a lease
+ * after they have met it.
  */
 static bool
 split_apart(struct fleet *fleet)
@@ -821,8 +820,8 @@ flush(struct fleet *fleet, bool held)
 
 /*
  * Of runs that have that fault in any case. The heir gets what the holder has;
- * the holder is told at its next renewal, within a third of the lease. Who
- * waited gets nothing of those that come after, though arrivals begin anew.
+ * the holder is told at its next renewal, within a third of the lease. Earlier
+ * waiters are not overtaken by later ones, though arrivals begin anew.
  */
 bool
 wiped_begin(struct fleet *fleet)

@@ -17,8 +17,8 @@
 
 /*
  * An order of the heir's client, `again` where it is not known what became of
- * the first one. Where the hint of it is lost, the holder's next renewal tells;
- * the lock-delay after that the next one has the lock.
+ * the first one. If its hint is lost, the holder's next renewal tells. The next
+ * client has the lock a lock-delay after that.
  */
 static void
 order_break(struct fleet *fleet, bool again)
@@ -231,8 +231,8 @@ taken_before(const struct fleet *fleet, uint32_t lock, uint32_t *first)
 
 /*
  * The holder has the second of two names. The heir's LOCK of both takes the
- * first one and waits for the second; another one waits for the first then, and
- * has it promptly when the heir's LOCK is called off.
+ * first one and waits for the second. Another client waits for the first then,
+ * and has it promptly when the heir's LOCK is called off.
  */
 bool
 several_begin(struct fleet *fleet)
@@ -321,7 +321,7 @@ several_granted(struct fleet *fleet, struct task *task)
     }
 }
 
-/* --- cycles -------------------------------------------------------------- */
+/* --- cycles --------------------------------------------------------------- */
 
 bool
 circle_begin(struct fleet *fleet)
@@ -399,9 +399,9 @@ circle_granted(struct fleet *fleet, struct task *task)
 /* --- watches -------------------------------------------------------------- */
 
 /*
- * A link to Redis may be found to be silent, or a packet is sent again. Where
- * that takes longer than a broker waits for an answer, it looks again after a
- * pause of half a second.
+ * A link to Redis may be found to be silent, or a packet is sent again. If that
+ * takes longer than a broker waits for an answer, it looks again after a pause
+ * of half a second.
  */
 static uint64_t
 told_bound_us(const struct fleet *fleet)

@@ -134,7 +134,7 @@ moves_again(void *arg, uint64_t data)
     client_hang_up(drill->mover->client, true);
 }
 
-/* What the broker says that it comes to next reaches Redis when it has moved on
+/* The questions of the next broker reach Redis when the session has moved on
  * once more. */
 static void
 moves_twice(struct fleet *fleet, const struct client *client)
@@ -309,7 +309,7 @@ rejoins_granted(struct fleet *fleet, struct task *task)
 
 /* --- a grant that crosses it ---------------------------------------------- */
 
-/* Who waits moves at the moment in which it is granted the lock. */
+/* The waiter moves at the moment of its grant. */
 bool
 crossed_begin(struct fleet *fleet)
 {

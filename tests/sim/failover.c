@@ -22,7 +22,7 @@ server_clocks_differ(const struct server *a, const struct server *b)
     return apart_us > CLOCKS_AGREE_US || apart_us < -CLOCKS_AGREE_US;
 }
 
-/* What a cluster tells its nodes, but those that it has not reached yet. */
+/* The cluster's news to its nodes, except those that it has not reached yet. */
 static void
 servers_learn(struct world *world)
 {
@@ -396,7 +396,7 @@ server_failover(struct world *world, uint32_t number)
         return;
     }
     uint64_t elected_us = world->now_us + world_between(world, 500000, 3000000);
-    /* Where safety is not strict two may believe then. */
+    /* If safety is not strict, two may believe then. */
     if (world->plan.strict > 0 && world->plan.sentinels == 0 &&
         world_odds(world, 2)) {
         world_at(world, elected_us, server_splits, replica, 0);

@@ -2,10 +2,10 @@
  * The fake Redis's process and its connections: RESP2 in, commands carried out
  * one by one, RESP2 out.
  *
- * What a command may not do now (no password given, a slot elsewhere, a mood of
- * the server) is decided here, in the order in which Redis 7.0 decides it; what
- * commands do is not. All output is given to the sink when the input at hand is
- * done; the sink must not call back.
+ * Refusals (no password given, a slot elsewhere, a mood of the server) are
+ * decided here, in the order of Redis 7.0. The work of commands is elsewhere.
+ * All output is given to the sink when the input at hand is done; the sink must
+ * not call back.
  */
 #include "tests/sim/fake_state.h"
 
@@ -264,7 +264,7 @@ connection_dirty(struct fake *fake, struct connection *connection)
     fake->dirty[fake->dirty_count++] = connection;
 }
 
-/* What was written goes out, who is to be closed is, the dead are freed. */
+/* Writes go out, connections are closed, the dead are freed. */
 static void
 connections_settle(struct fake *fake)
 {
@@ -337,7 +337,7 @@ fake_restart(struct fake *fake, bool keep_data)
     fake->info_cache.len = 0;
 }
 
-/* --- what may be done now ------------------------------------------------- */
+/* --- refusals ------------------------------------------------------------- */
 
 static const char disk_error[] =
     "-MISCONF Redis is configured to save RDB snapshots, but it's currently "

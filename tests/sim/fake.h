@@ -3,20 +3,19 @@
  *
  * It runs the real scripts of lua/ through liblua5.1 as Redis 7.0 does, and
  * speaks RESP2 on any number of connections. It has no socket, no clock and no
- * randomness of its own: bytes are put in and come out by the sink, time is set
- * before each input, and ids are drawn from its seed. Given the same calls it
- * does the same. What happens between servers (replication, the cluster's bus,
- * the migration of slots, promotion) the caller lets happen, when it likes;
- * when bytes arrive, whether the process is paused or its host cut off, is the
- * caller's as well.
+ * randomness of its own. Bytes are put in and come out by the sink. Time is set
+ * before each input. Ids are drawn from its seed. Given the same calls it does
+ * the same. The caller decides on events between servers (replication, the
+ * cluster's bus, the migration of slots, promotion), on the times of bytes, on
+ * pauses of the process and on its network.
  *
- * tests/sim/fake_check.c holds it against a real Redis. What it does not do as
- * Redis does: WAIT waits only where there is a sink for it; inline requests are
- * a protocol error; of the commands it has those that a broker or a test uses,
- * and of lists and hashes as much as makes a key of the wrong type; scripts
- * have no cjson and cmsgpack, and RESP2 only; a cluster serves what it has also
- * where a slot is nobody's (cluster-require-full-coverage no); INFO has Redis'
- * sections, but few of their fields.
+ * tests/sim/fake_check.c holds it against a real Redis. It differs from Redis.
+ * WAIT waits only if there is a sink for it. Inline requests are a protocol
+ * error. It has the commands that a broker or a test uses, and as much of lists
+ * and hashes as makes a key of the wrong type. Scripts have no cjson and
+ * cmsgpack, and RESP2 only. A cluster serves its slots also if a slot is
+ * nobody's (cluster-require-full-coverage no). INFO has Redis' sections, but
+ * few of their fields.
  */
 #ifndef HOLDFAST_TESTS_SIM_FAKE_H
 #define HOLDFAST_TESTS_SIM_FAKE_H
@@ -29,8 +28,8 @@
 
 struct fake;
 
-/* What a server does to the world around it. `arg` is the settings'. None of
- * these may call back into a server. NULL: no news. */
+/* The effects of a server on the world around it. `arg` is the settings'. None
+ * of these may call back into a server. NULL: no news. */
 struct fake_sink {
     /* Bytes for the peer of a connection, in order. */
     void (*send)(void *arg, uint32_t connection, const char *bytes, size_t len);
@@ -82,14 +81,14 @@ void fake_input(
     struct fake *fake, uint32_t connection, const char *bytes, size_t len);
 void fake_hangup(struct fake *fake, uint32_t connection);
 
-/* What a Sentinel answers to SENTINEL GET-MASTER-ADDR-BY-NAME, of any name, and
- * publishes on +switch-master where it is another one than before. */
+/* The answer of a Sentinel to SENTINEL GET-MASTER-ADDR-BY-NAME, of any name. A
+ * change of it is published on +switch-master. */
 void fake_name_master(struct fake *fake, const char *host, uint16_t port);
 
 /* --- faults --------------------------------------------------------------- */
 
-/* The process ends and is started again: connections are gone (without
- * `closed`), scripts too; run id and replication id are new (with data the old
+/* The process ends and is started again. Connections are gone (without
+ * `closed`), scripts too. Run id and replication id are new (with data the old
  * one is master_replid2, as Redis 7.0 does it). */
 void fake_restart(struct fake *fake, bool keep_data);
 
@@ -120,8 +119,8 @@ void fake_drop_clients(struct fake *fake);
 
 /* --- replication ---------------------------------------------------------- */
 
-/* Makes it a replica of `master`, with a full copy of its data as it is now,
- * or a master again with a new replication id (the old one as second). A
+/* Makes it a replica of `master`, with a full copy of its data as it is now.
+ * Or a master again with a new replication id (the old one as second). A
  * replica refuses writes with -READONLY (-MOVED in a cluster) and takes its
  * ids from its master. The first replica that a master has since its start
  * gives it a backlog, and with that a new replication id, as in Redis. */
@@ -130,13 +129,13 @@ void fake_promote(struct fake *fake);
 bool fake_is_replica(const struct fake *fake);
 
 /* Writes of its master that it has not applied; applies up to `n` of them, each
- * with all that one command or script wrote. Where one of the two was started
+ * with all that one command or script wrote. If one of the two was started
  * anew, a full copy comes first, and counts as one. */
 uint64_t fake_replica_lag(const struct fake *fake);
 void fake_replica_apply(struct fake *fake, uint64_t n);
 
-/* What WAIT counts: replicas that have applied all that was written up to the
- * end of the connection's last command; before it has sent any, all replicas.
+/* WAIT counts the replicas that have applied all writes up to the end of the
+ * connection's last command. Before its first command, it counts all replicas.
  * (The caller drives the lag.) Answers those that have waited long enough, or
  * for what is there now, and carries out what has come behind them. Returns
  * until when others wait, or 0. */
@@ -144,9 +143,9 @@ uint64_t fake_wake(struct fake *fake);
 
 /* --- cluster -------------------------------------------------------------- */
 
-/* What this node believes of the others: a map of its own, so that nodes may
- * disagree. NULL: nobody has the slot. `fake_own` is set on the owner itself;
- * it answers -MOVED for what it does not own. */
+/* The node's own map of the others, so that nodes may disagree. NULL: nobody
+ * has the slot. `fake_own` is set on the owner itself; it answers -MOVED for
+ * what it does not own. */
 void fake_map_slot(struct fake *fake, uint16_t slot, const struct fake *owner);
 void fake_map_replica(struct fake *fake, const struct fake *master,
     const struct fake *replica); /* as CLUSTER SLOTS lists it */

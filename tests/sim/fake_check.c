@@ -441,7 +441,7 @@ lane_settle(struct check *check, struct lane *lane)
     lane_compare(check, lane);
 }
 
-/* What was published: the same messages in the same order. */
+/* Published messages: the same in the same order. */
 void
 lane_messages(struct check *check, struct lane *lane)
 {
@@ -714,7 +714,7 @@ check_subscribed(struct check *check, struct node *node)
     lane_close(node, lane);
 }
 
-/* What is no command: both say why, and close. */
+/* Bytes that are no command: both say why, and close. */
 static void
 check_protocol(struct check *check, struct node *node)
 {

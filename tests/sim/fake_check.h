@@ -27,7 +27,7 @@ struct item {
 
 struct batch {
     struct bytes request;
-    struct bytes expected; /* what the fake said */
+    struct bytes expected; /* the fake's reply */
     struct item *items;
     size_t count;
     size_t cap;
@@ -67,10 +67,10 @@ struct check {
     uint64_t step; /* comparisons made */
     uint64_t made; /* commands generated */
     uint64_t count;
-    uint64_t now_us; /* what the scripts take for the time */
+    uint64_t now_us; /* the time of the scripts */
     char repl_id[41];
     bool in_cluster; /* no lives that MIGRATE's arithmetic cannot take */
-    bool is_replica; /* what INFO says is not compared */
+    bool is_replica; /* INFO is not compared */
     struct words words;
     char sha[SCRIPT_COUNT][FAKE_SHA_HEX + 1]; /* with that time */
     struct bytes script[SCRIPT_COUNT];

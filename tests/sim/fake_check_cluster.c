@@ -5,9 +5,9 @@
  *
  * The real cluster's masters were given their slots evenly, in the order of the
  * addresses, have no replicas, and serve what they have also where a slot is
- * nobody's. What a node believes is changed at each node by a command; they
- * must not hear each other on the bus, where a packet that was on its way could
- * take back what a command has just changed.
+ * nobody's. A command changes the map of each node. The nodes must not hear
+ * each other on the bus: a packet that was on its way could take back a change
+ * that a command has just made.
  */
 #include "tests/sim/fake_check.h"
 

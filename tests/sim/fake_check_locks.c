@@ -1,8 +1,8 @@
 /*
- * Calls of the lock scripts, as brokers would make them, and as nobody should:
- * tickets that are in the fake's records, of each kind of lock, of sessions
- * that have moved, several in a call, leases that have run out, words, watches,
- * locks that were broken, unknown flags, and records that were spoilt.
+ * Calls of the lock scripts, right and wrong. They have tickets of the fake's
+ * records, of each kind of lock, of sessions that have moved, and several in a
+ * call. There are leases that have run out, words, watches, broken locks,
+ * unknown flags, and spoilt records.
  *
  * The scripts are the program's, but that they take the header's expected time
  * for the clock, so that leases end without waiting.
@@ -33,7 +33,7 @@ locks_init(struct check *check)
         const char *at = strstr(rest, clock_call);
         if (at == NULL) {
             check_fail("%s does not ask for the time", scripts[i].name);
-            return; /* for who does not know that it does not return */
+            return; /* for tools that do not know that it does not return */
         }
         bytes_add(text, rest, (size_t)(at - rest));
         bytes_add(text, clock_of_header, sizeof(clock_of_header) - 1);
@@ -94,7 +94,7 @@ get_double(const char *at)
     return value;
 }
 
-/* --- what is known of a lock ---------------------------------------------- */
+/* --- known facts of a lock ------------------------------------------------ */
 
 /* Flags of acquire, and of renew. */
 enum {

@@ -1,7 +1,7 @@
 /*
  * Random commands for both servers: plain ones of each kind, right and wrong,
- * and small scripts of random expressions, for the ways of values between Redis
- * and Lua and for the texts of errors.
+ * and small scripts of random expressions. These test the ways of values
+ * between Redis and Lua, and the texts of errors.
  *
  * Nothing is made whose answer depends on the time but for lives of keys, of
  * which those that end at all end much later than the run.
@@ -44,7 +44,7 @@ add_time(struct check *check, const char *time)
     words_string(&check->words, far ? "4000000000" : time);
 }
 
-/* What stands in a template of arguments. */
+/* The letters of a template of arguments. */
 static void
 add_argument(struct check *check, char kind)
 {
@@ -172,7 +172,7 @@ make_scan(struct check *check)
     words_format(words, "%d", 1 + (int)check_below(check, 20));
 }
 
-/* What it says of the wrong; an end that has come, of the right. */
+/* A wrong word; a past end, of the right word. */
 static void
 make_odd_scan(struct check *check)
 {

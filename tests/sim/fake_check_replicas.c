@@ -1,6 +1,6 @@
 /*
- * What no real server is needed for: the fake's own replication, restarts,
- * scripts that break off, and that the same calls do the same.
+ * Checks without a real server: the fake's own replication, restarts, scripts
+ * that break off, and that the same calls do the same.
  */
 #include "tests/sim/fake_check.h"
 
@@ -157,7 +157,7 @@ check_lag(struct server *master, struct server *replica)
     EXPECT(says(replica, "PTTL c", ":1000"));
 }
 
-/* What was not applied is lost when the replica is promoted. */
+/* Writes that were not applied are lost when the replica is promoted. */
 static void
 check_promotion(struct server *master, struct server *replica)
 {

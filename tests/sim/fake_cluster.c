@@ -143,7 +143,7 @@ fake_move_keys(struct fake *from, struct fake *to, uint16_t slot, unsigned n)
 
 /* --- redirects ------------------------------------------------------------ */
 
-/* What the keys of a command say together. */
+/* The slot of all keys of a command. */
 struct key_count {
     int slot; /* -1: there is no key */
     bool several;

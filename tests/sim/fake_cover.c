@@ -192,7 +192,7 @@ line_counts(const char *line, size_t len)
     return len < 3 || strncmp(line, "end", 3) != 0;
 }
 
-/* A line with code in it. What several scripts include is one line. */
+/* A line with code in it. A line that several scripts include counts once. */
 struct code_line {
     const char *at; /* ref */
     size_t len;

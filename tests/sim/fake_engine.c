@@ -5,7 +5,7 @@
  * Sharing is safe because a script can leave nothing behind: the globals and
  * the libraries are read-only, as they are in Redis. There they are marked so
  * by a patch of Lua; here a script sees empty tables in front of the real ones.
- * What of that shows: rawget() and pairs() are made to look behind them,
+ * Differences that show: rawget() and pairs() are made to look behind them,
  * table.insert() into a library is not refused.
  *
  * A server knows by itself which scripts it was given (fake_lua.c); what is
@@ -460,7 +460,7 @@ close_globals(lua_State *lua)
         protect(lua);
         lua_setfield(lua, LUA_GLOBALSINDEX, libraries[i]);
     }
-    /* What getmetatable('') says. */
+    /* The result of getmetatable(''). */
     lua_pushliteral(lua, "");
     lua_getmetatable(lua, -1);
     lua_newtable(lua);
@@ -511,7 +511,7 @@ compiled_find(const char *sha)
     return NULL;
 }
 
-/* Where there are too many, those that nobody uses go. */
+/* If there are too many, unused ones go. */
 static void
 compiled_trim(void)
 {

@@ -1,5 +1,5 @@
 /*
- * What a fake Redis says of itself: INFO, ROLE, WAIT.
+ * INFO, ROLE and WAIT of a fake Redis.
  *
  * INFO has Redis' sections in its order, and of their fields those that
  * somebody looks at; the section on replication has all.

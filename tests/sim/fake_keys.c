@@ -217,7 +217,7 @@ keys_sweep(struct fake *fake)
     keys_flush(fake);
 }
 
-/* What became of a key that was touched; the dead are freed. */
+/* The fate of a key that was touched; the dead are freed. */
 static void
 key_settle(struct fake *fake, struct key *key)
 {

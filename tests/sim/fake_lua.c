@@ -2,9 +2,9 @@
  * Scripts of a fake Redis: EVAL and its kin, what a script may call, and how
  * values go from Redis to Lua and back.
  *
- * As Redis 7.0: the flags of the #! line decide whether a script may run now;
- * an error in a script leaves what it has written; numbers are cut to integers;
- * nil ends an array.
+ * As Redis 7.0: the flags of the #! line decide whether a script may run now.
+ * An error in a script leaves its writes. Numbers are cut to integers. nil ends
+ * an array.
  */
 #include "tests/sim/fake_lua.h"
 
@@ -48,7 +48,7 @@ is_blank(char c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* What stands behind a backslash between double quotes. */
+/* The character behind a backslash between double quotes. */
 static char
 unescape(struct line *line)
 {
@@ -448,7 +448,7 @@ words_collect(lua_State *lua, size_t count)
     return true;
 }
 
-/* What keeps a script's write from being done, or NULL. */
+/* The reason against a script's write, or NULL. */
 static const char *
 write_refusal(const struct fake *fake, const struct command *command)
 {
@@ -469,7 +469,7 @@ write_refusal(const struct fake *fake, const struct command *command)
     return NULL;
 }
 
-/* What keeps a script from a key, or NULL. */
+/* The reason against a script's access to a key, or NULL. */
 static const char *
 slot_refusal(const struct call *call)
 {

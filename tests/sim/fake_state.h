@@ -1,5 +1,5 @@
 /*
- * What a fake Redis is made of; for tests/sim/fake*.c alone.
+ * The parts of a fake Redis; for tests/sim/fake*.c alone.
  *
  * A command comes from a connection or from a script. Either way it is a
  * struct call: arguments that somebody else owns, and a buffer that gets the
@@ -99,7 +99,8 @@ void keys_clear(struct fake *fake);
 bool key_expired(const struct fake *fake, const struct key *key);
 void keys_set_expiry(struct fake *fake, struct key *key, int64_t expires_ms);
 
-/* What a command sees: NULL also where it has expired (a master drops it). */
+/* The key that a command sees: NULL also if it has expired (a master drops it).
+ */
 struct key *keys_lookup(struct fake *fake, struct text name);
 void keys_touch(struct fake *fake, struct key *key);
 
@@ -263,7 +264,7 @@ struct script_run {
     bool wrote;
 };
 
-/* What a command's flags come to where it is a script's. */
+/* The flags of a command within a script. */
 unsigned script_command_flags(
     struct fake *fake, const struct command *command, const struct text *arg);
 void script_forget_all(struct fake *fake);
@@ -305,7 +306,7 @@ struct effect {
     bool last; /* of its command */
 };
 
-/* What this server has written, for its replicas: from `first` on. */
+/* The writes of this server, for its replicas: from `first` on. */
 struct replication_log {
     struct effect *effects; /* ring */
     size_t cap;             /* a power of two, or 0 */
@@ -326,7 +327,7 @@ struct cluster {
     size_t importing_cap;
 };
 
-/* Where a command with keys belongs; `slot` stays as it is where it has none.
+/* The node of a command with keys; `slot` stays as it is without keys.
  * `peer` is set for MOVED and ASK. */
 enum redirect cluster_route(const struct call *call, unsigned flags, int *slot,
     const struct peer **peer);
@@ -409,7 +410,7 @@ void connection_close(struct fake *fake, struct connection *connection);
 /* It has output to be sent when the input is done. */
 void connection_dirty(struct fake *fake, struct connection *connection);
 
-/* To who has subscribed here; how many those are. */
+/* To the subscribers here; returns their number. */
 size_t channel_publish(
     struct fake *fake, struct text channel, struct text message);
 

@@ -1,7 +1,7 @@
 /*
  * The libraries `struct` and `bit` of Redis' Lua, as far as a script can tell
- * them from the real ones: the same results, the same errors, the same oddities
- * of integers wider than a word.
+ * them from the real ones. Results and errors are the same, and so are the
+ * oddities of integers wider than a word.
  */
 #include "tests/sim/fake_lua.h"
 

@@ -155,7 +155,7 @@ command_dbsize(struct call *call)
 
 /* --- SCAN ----------------------------------------------------------------- */
 
-/* Where a key stands in the order of cursors, which Redis has otherwise: 0 is
+/* The place of a key in the order of cursors, which differs from Redis': 0 is
  * the begin, and the end. */
 static uint64_t
 scan_place(const struct key *key)
@@ -176,8 +176,8 @@ scan_next(const struct keyspace *keys, uint64_t from)
     return next;
 }
 
-/* Of patterns only those are known that end in their one star. What does not
- * fit is not looked at, be it expired. */
+/* Of patterns only those are known that end in their one star. A key that does
+ * not fit is not looked at, be it expired. */
 static bool
 scan_shows(struct fake *fake, const struct key *key, struct text pattern)
 {

@@ -1,8 +1,8 @@
 /*
  * holdfast-sim: runs of the simulator, one by seed or many at a time.
  *
- * Many are shared out among worker processes, so that a crash costs one seed
- * and is reported with it: each takes the next one from a board that they share
+ * Many seeds are shared out among worker processes, so that a crash costs one
+ * seed and is reported with it. Each takes the next one from a shared board
  * when it is done with one. A seed with a violation is shrunk.
  */
 #include "daemon/base/assert.h"
@@ -220,7 +220,7 @@ run_one(const struct options *options)
 
 /* In memory that the workers share. */
 struct board {
-    double until; /* where it is hours that are given */
+    double until; /* if hours are given */
     uint64_t end; /* the seed after the last */
     _Atomic uint64_t next;
     _Atomic uint64_t at[WORKERS_MAX]; /* the seed that each is at */
@@ -232,7 +232,7 @@ struct worker {
     struct result result;
 };
 
-/* What there was of one topology and safety. */
+/* The runs of one topology and safety. */
 struct share {
     uint64_t seeds;
     uint64_t virtual_us;
@@ -286,7 +286,7 @@ worker_body(const struct options *options, struct board *board, unsigned number,
     }
 }
 
-/* What it has to say can be read from `at`. */
+/* Its reports can be read from `at`. */
 static void
 worker_start(const struct options *options, struct board *board,
     unsigned number, struct worker *worker, struct pollfd *at)

@@ -4,13 +4,12 @@
  *
  * A connection has two ends; 0 is the one that connected. Bytes arrive in the
  * order sent, later, in other portions. Different connections overtake one
- * another. What happens to an end is told by its user's functions, never from
- * within a net_ call of that user.
+ * another. The functions of its user are told of each event at an end, never
+ * from within a net_ call of that user.
  *
- * A stopped process is told nothing until it runs again. Where packets cannot
- * pass (a partition, a dead host), they are held until they can; an end whose
- * user asked for it (keepalive) is told NET_TIMEOUT when that has lasted for
- * its `silence_us`.
+ * A stopped process is told nothing until it runs again. Packets that cannot
+ * pass (a partition, a dead host) are held until they can. An end with
+ * keepalive is told NET_TIMEOUT when that has lasted for its `silence_us`.
  */
 #ifndef HOLDFAST_TESTS_SIM_NET_H
 #define HOLDFAST_TESTS_SIM_NET_H

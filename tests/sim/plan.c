@@ -104,7 +104,7 @@ plan_sentinels(struct plan *plan)
 }
 
 /* Independent masters, in the same way, but fewer: each costs several times as
- * much. What a majority cannot count, or knows nothing of, is left out. */
+ * much. Things that a majority cannot count, or does not know, are left out. */
 static void
 plan_quorum(struct plan *plan)
 {
@@ -274,7 +274,7 @@ plan_config(const struct plan *plan, enum config_key key)
                                              config_offset[key]);
 }
 
-/* What most runs have, beside what they draw for themselves. */
+/* Values of most runs, beside their own draws. */
 static void
 config_usual(struct plan *plan)
 {
@@ -376,7 +376,7 @@ config_fit_limits(struct plan *plan)
     at_least(&plan->requests, CLIENT_REQUESTS * plan->clients);
 }
 
-/* What lasts for an hour is waited for by clients that do little. */
+/* Waits of an hour are for clients that do little. */
 static void
 config_fit_pace(struct plan *plan)
 {

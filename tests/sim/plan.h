@@ -1,7 +1,7 @@
 /*
- * What a seed draws before a run begins: sizes, rates, which faults there are.
- * Every run has another mix (swarm testing), so that each fault also meets
- * worlds that are free of the others. Shrinking edits a plan and runs it again.
+ * The draws of a seed before a run begins: sizes, rates, kinds of faults. Every
+ * run has another mix (swarm testing), so that each fault also meets worlds
+ * that are free of the others. Shrinking edits a plan and runs it again.
  */
 #ifndef HOLDFAST_TESTS_SIM_PLAN_H
 #define HOLDFAST_TESTS_SIM_PLAN_H
@@ -46,9 +46,9 @@ enum fault {
 
 #undef FAULT_ENUM
 
-/* Faults from here on break what a topology can promise, without a rule of
- * settled brokers and with scripts that Redis stops half way: what follows from
- * them is counted by cause. */
+/* Faults from here on break a topology's promises, without a rule of settled
+ * brokers and with scripts that Redis stops half way. Their consequences are
+ * counted by cause. */
 #define FAULT_FIRST_EXCUSE FAULT_script_break
 
 extern const char *const fault_names[FAULT_COUNT];
@@ -119,7 +119,7 @@ struct plan {
     uint64_t skew_us;    /* wall clocks of Redis hosts differ by up to that */
     uint64_t fault_us;   /* mean time between faults; 0: none */
     uint32_t fault_weight[FAULT_COUNT]; /* 0: not in this run */
-    /* what clients do, in percent */
+    /* deeds of clients, in percent */
     uint32_t semaphores; /* of the locks */
     uint32_t shares;     /* of the requests for the others */
     uint32_t several;    /* LOCKs of several names */
@@ -192,8 +192,8 @@ uint32_t plan_idle_ms(const struct plan *plan);
 
 void plan_draw(struct plan *plan, uint64_t seed, uint64_t run_us);
 
-/* The name of a lock, lock-N or lock-N.X: two of three are in one slot of a
- * cluster, as far as Redis tells, so that calls have several keys there too. */
+/* The name of a lock, lock-N or lock-N.X. Two of three are in one slot of a
+ * cluster, as far as Redis tells. So calls have several keys there too. */
 const char *plan_lock_name(uint32_t lock);
 
 /* The lock of that name among the first `locks`; false: none of them. */
@@ -208,7 +208,7 @@ void plan_print(const struct plan *plan);
  * understood, or out of bounds. */
 bool plan_set(struct plan *plan, const char *text);
 
-/* What plan_set() would make `plan` of `from`. */
+/* The words with which plan_set() would make `plan` of `from`. */
 void plan_difference(
     const struct plan *plan, const struct plan *from, char *out, size_t bytes);
 

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define COVER_EVERY 17 /* seeds; of one of them the scripts' lines count */
-/* What a restart or a stop may take longer than the faults. */
+/* A restart or a stop may last so much longer than the faults. */
 #define SETTLE_US 12000000
 /* Winding up takes no longer, beside leases. */
 #define WIND_UP_US 400000000
@@ -83,7 +83,7 @@ run_sum_up(struct world *world, struct result *result)
     result->hash = world->hash;
 }
 
-/* What the brokers log is printed with the trace; it is no part of it. */
+/* The brokers' log is printed with the trace, and is no part of it. */
 static void
 run_log(enum log_level level, const char *line, size_t len)
 {

@@ -2,11 +2,11 @@
  * Sentinels: those who say which server is the master.
  *
  * Each looks at the master twice a second or so, and tells the others what it
- * knows where packets pass. One that a majority of them agrees with that the
- * master is down, a second after it was heard of last, lets a replica take
- * over: all of that majority know it from then on, the others when they hear of
- * it. An old master that comes back is one until a Sentinel finds it, which
- * takes seconds. Masters are replaced only in runs that have failovers.
+ * knows where packets pass. A Sentinel lets a replica take over if a majority
+ * agrees that the master is down, a second after its last word. All of that
+ * majority know it from then on, the others when they hear of it. An old master
+ * that comes back is one until a Sentinel finds it, which takes seconds.
+ * Masters are replaced only in runs that have failovers.
  */
 #include "daemon/base/assert.h"
 #include "tests/sim/check.h"
@@ -77,7 +77,7 @@ sentinel_look(struct server *sentinel)
         sentinel->missed_us = world->now_us;
 }
 
-/* What another one knows better. */
+/* Newer knowledge of another one. */
 static void
 sentinel_listen(struct server *sentinel)
 {

@@ -2,9 +2,9 @@
  * Redis servers: a fake on a machine, wired to the network and to each other.
  *
  * Server i below plan.masters begins as the master of shard i; its replicas are
- * at i + masters, i + 2 * masters. Roles change; a shard does not. What Redis
- * nodes tell one another (writes, bus messages, who has which slot) takes the
- * time of packets and stops where packets stop.
+ * at i + masters, i + 2 * masters. Roles change; a shard does not. Messages
+ * between Redis nodes (writes, the bus, the owners of slots) take the time of
+ * packets and stop where packets stop.
  */
 #include "tests/sim/server_state.h"
 
@@ -181,7 +181,7 @@ server_accept(void *arg, uint32_t id, const struct net_user **user,
     return true;
 }
 
-/* --- what a fake does ----------------------------------------------------- */
+/* --- the sink of a fake --------------------------------------------------- */
 
 static void
 sink_send(void *arg, uint32_t connection, const char *bytes, size_t len)
@@ -282,9 +282,10 @@ server_replicate(void *arg, uint64_t stage)
 }
 
 /*
- * A question that was sent on by an ASK and was late: the slot has moved on
- * since, and comes back, so that the node serves it again, though the key is
- * still where the slot comes from. There are two records until that one moves.
+ * A question that was sent on by an ASK and was late. The slot has moved on
+ * since, and comes back. So the node serves it again, though the key is still
+ * in the node that the slot comes from. There are two records until that one
+ * moves.
  */
 static bool
 wrote_astray(const struct server *server, const char *key, size_t key_len)
@@ -432,7 +433,7 @@ server_create(struct world *world, uint32_t number)
     net_listen(world->net, server->machine, server_accept, server);
 }
 
-/* Who has which slot, as every node that can be reached is told. */
+/* The owners of slots, as every node that can be reached is told. */
 void
 server_learn(struct server *server)
 {
@@ -620,8 +621,8 @@ record_live(const char *value, size_t len)
 }
 
 /*
- * Whether Redis forgets a record, by the clock that it has now, while somebody
- * may believe in what stands there: nobody does so a lease later, unless the
+ * Whether Redis forgets a record, by the clock that it has now, while a client
+ * may believe in a ticket there. No client does so a lease later, unless the
  * record was renewed, and has time again. Each one has half of
  * redis.forget_after where it is renewed; but that is gone with one long step
  * as with several that come before the next renewal.

@@ -62,10 +62,10 @@ void server_park_end(struct world *world);
 bool server_strand(struct world *world, uint32_t lock);
 
 /* One of the replicas of the lock's shard gets nothing from its master, until
- * packets pass again; false: there is none that could. How many writes it has
- * not got; it takes so many of them; whether the lock is held as far as it has
- * got; it takes the shard over, and its master follows it, and is the one that
- * is left behind. */
+ * packets pass again; false: there is none that could. The number of writes
+ * that it has not got; it takes so many of them; whether the lock is held by
+ * its data. It takes the shard over, and its master follows it, and is the one
+ * that is left behind. */
 bool server_leaves_behind(struct world *world, uint32_t lock);
 uint64_t server_misses(struct world *world);
 void server_takes(struct world *world, uint64_t n);

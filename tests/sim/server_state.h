@@ -1,6 +1,5 @@
 /*
- * What the files of Redis servers share: server.c, and sentinel.c for those
- * that are Sentinels.
+ * Shared by server.c, and by sentinel.c for Sentinels.
  */
 #ifndef HOLDFAST_TESTS_SIM_SERVER_STATE_H
 #define HOLDFAST_TESTS_SIM_SERVER_STATE_H
@@ -80,7 +79,7 @@ void servers_lost(struct world *world, enum fault cause);
 /* failover.c */
 bool server_clocks_differ(const struct server *a, const struct server *b);
 
-/* The replica is the shard's master from now on, for whoever knows. Where the
+/* The replica is the shard's master from now on, for those that know. If the
  * old one is `split` off, other replicas may stay with that one. */
 void server_takes_over(struct server *replica, bool split);
 

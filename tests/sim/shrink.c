@@ -69,7 +69,7 @@ shrink_number(struct plan *plan, uint32_t *number, uint32_t least)
     return adopt(plan, smaller);
 }
 
-/* What clients and brokers do that need not be. */
+/* Deeds of clients and brokers that need not be. */
 static const size_t deeds[] = {
     offsetof(struct plan, semaphores),
     offsetof(struct plan, shares),

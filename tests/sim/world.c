@@ -170,7 +170,7 @@ world_machine(struct world *world, const char *name)
     return machine;
 }
 
-/* What a clock that is off by `ppm` makes of a span of true time. */
+/* A span of true time by a clock that is off by `ppm`. */
 static uint64_t
 drifted(uint64_t us, int64_t ppm)
 {

@@ -6,10 +6,9 @@
  * first and, at equal times, in the order of asking; so a seed is a run. Nobody
  * in here reads a real clock, and nothing depends on an address.
  *
- * Who is in it: servers (server.h: a fake Redis on a machine), brokers
- * (broker.h: the real core and store), clients (client.h), the network
- * (net.h), faults (faults.h), and the judge (check.h), who alone knows true
- * time and everybody's beliefs.
+ * In it are servers (server.h: a fake Redis on a machine), brokers (broker.h:
+ * the real core and store), clients (client.h), the network (net.h) and faults
+ * (faults.h). The judge (check.h) alone knows true time and all beliefs.
  */
 #ifndef HOLDFAST_TESTS_SIM_WORLD_H
 #define HOLDFAST_TESTS_SIM_WORLD_H
@@ -75,8 +74,8 @@ struct world {
     struct broker *brokers;  /* owned; plan.brokers */
     struct client *clients;  /* owned; plan.clients */
     bool healing;            /* faults are over: everything must come right */
-    bool calm;               /* what they had broken has come right, and there
-                                were no drills yet */
+    bool calm;               /* their damage is repaired, and there were no
+                              * drills yet */
 };
 
 struct world *world_create(const struct plan *plan, bool trace);

@@ -17,7 +17,7 @@ Suite *contention_suite(void);
 #define EVENTS 200000
 #define MINUTE ((uint64_t)CONTENTION_HALF_US)
 
-/* What is true of all names. */
+/* True of all names. */
 struct exact {
     uint64_t total;
     uint64_t halved_us;
@@ -175,7 +175,7 @@ START_TEST(against_an_exact_count)
 
 END_TEST
 
-/* Where there are no more names than are kept, all is exact. */
+/* With no more names than are kept, all is exact. */
 START_TEST(few_names)
 {
     struct contention *contention = contention_new(0);
@@ -246,7 +246,7 @@ START_TEST(one_that_waits_on)
         ck_assert_uint_ge(entry->waited_us, 5000000 + MINUTE / 2);
         ck_assert_uint_le(entry->waited_us, 5000000 + MINUTE);
         ck_assert_uint_eq(contention->halved_us, now_us - 5000000);
-        /* Who comes next takes part in the same minutes. */
+        /* The next name takes part in the same minutes. */
         begin(contention, 1, 2, now_us);
         ck_assert_uint_eq(entry->seen, 1);
         contention_free(contention);

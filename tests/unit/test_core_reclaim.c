@@ -1188,7 +1188,7 @@ RIG_TEST(several_places, rig_new())
     ck_assert_uint_eq(totals.waiting, 2);
 }
 
-/* --- not settled -------------------------------------------------- */
+/* --- not settled ---------------------------------------------------------- */
 
 /* Redis has lost what is given back. Before its end nobody else had it. */
 SESSION_TEST(unlock_of_the_missing)

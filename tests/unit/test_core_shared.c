@@ -283,8 +283,7 @@ SESSION_TEST(unclean_grant_of_nobody)
     ck_assert(!release_of(rig)->unclean);
 }
 
-/* --- the holder in the way
- * ---------------------------------------------------- */
+/* --- the holder in the way ------------------------------------------------ */
 
 static void
 expect_told(

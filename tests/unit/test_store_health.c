@@ -169,8 +169,7 @@ STORE_TEST(settles, begin(STORE_SINGLE, SETTLE_MS))
     is_ready(rig);
 }
 
-/* --- the refused command ---------------------------------------------------
- */
+/* --- the refused command -------------------------------------------------- */
 
 static const struct {
     const char *error;

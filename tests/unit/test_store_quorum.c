@@ -1588,7 +1588,7 @@ SRIG_TEST(release_unheard, srig_quorum(NODES))
     srig_status(rig, op, OP_OK);
 }
 
-/* --- only asked --------------------------------------------------- */
+/* --- only asked ----------------------------------------------------------- */
 
 #define MESSAGE "PUBLISH holdfast/broker/broker-2 a message"
 

@@ -646,7 +646,7 @@ SRIG_TEST(sentinel_too_slow, sen_ready())
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_timeouts), 1);
 }
 
-/* --- the log ------------------------------------------------------- */
+/* --- the log -------------------------------------------------------------- */
 
 SRIG_TEST(what_is_logged, srig_create(STORE_SENTINEL, 3))
 {

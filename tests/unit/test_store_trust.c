@@ -1,8 +1,7 @@
 /*
- * Tests of daemon/store/node/history.c, and of what conn.c and call.c do for
- * it: when a broker is settled with a node, what is told of that in the calls,
- * and the marker that tells it to others. And what scripts answer who is not
- * settled.
+ * Tests of daemon/store/node/history.c, and of its part in conn.c and call.c:
+ * when a broker is settled with a node. The calls say so, and a marker tells it
+ * to others. And the scripts' answers to an unsettled broker.
  */
 #include "tests/unit/log_kept.h"
 #include "tests/unit/store_rig.h"
