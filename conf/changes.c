@@ -37,6 +37,7 @@ static bool
 bytes_differ(const struct config *now, const struct config *next, size_t offset,
     size_t bytes)
 {
+    require(offset + bytes <= sizeof(*now));
     return memcmp((const char *)now + offset, (const char *)next + offset,
                bytes) != 0;
 }

@@ -61,6 +61,7 @@ fail_at(struct reader *reader, size_t line, size_t column, const char *what)
 static size_t
 column_of(const struct reader *reader, const char *at)
 {
+    require(at >= reader->line_start && at <= reader->end);
     return (size_t)(at - reader->line_start) + 1;
 }
 

@@ -181,6 +181,7 @@ count_parse(
 static bool
 long_parse(const struct key *key, struct text text, void *field, struct why why)
 {
+    require(key->bytes == sizeof(uint64_t));
     return number_parse(key, text, why, field);
 }
 
@@ -190,6 +191,7 @@ seconds_parse(
 {
     uint64_t number;
 
+    require(key->bytes == sizeof(number));
     if (!number_parse(key, text, why, &number))
         return false;
     if (number % 1000 != 0)
@@ -289,6 +291,7 @@ text_store(const struct key *key, struct text text, void *field, struct why why)
 {
     char reason[VALUE_TEXT_BYTES + 32];
 
+    require(key->bytes > 1 && ((char *)field)[0] == '\0'); /* it is cleared */
     if (text.len < key->bytes) {
         memcpy(field, text.at, text.len);
         return true;

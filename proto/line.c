@@ -42,6 +42,7 @@ line_next(char *data, size_t len, size_t line_max, bool *skipping, size_t *used,
         return LINE_TOO_LONG;
     }
     *used += span;
+    require(*used <= len);
     span--;
     if (span > 0 && (*line)[span - 1] == '\r')
         span--;

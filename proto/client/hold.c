@@ -311,6 +311,8 @@ holdfast_kept_grant(struct holdfast *h, const struct holdfast_pending *pending,
     uint64_t fences[HOLDFAST_NAMES_MAX];
     uint64_t ttl, count;
 
+    assert(
+        pending->name_count > 0 && pending->name_count <= HOLDFAST_NAMES_MAX);
     if (list == NULL ||
         holdfast_numbers(list, fences, HOLDFAST_NAMES_MAX) !=
             pending->name_count ||

@@ -484,6 +484,7 @@ holdfast_link_flush(struct holdfast *h)
         if (moved != HOLDFAST_MOVED_DONE)
             return;
         h->out_start += sent;
+        assert(h->out_start <= h->out_end);
     }
     h->out_start = 0;
     h->out_end = 0;
@@ -501,6 +502,7 @@ holdfast_link_fill(struct holdfast *h)
         h, h->in + h->in_len, sizeof(h->in) - h->in_len, &got, why);
 
     h->in_len += got;
+    assert(h->in_len <= sizeof(h->in));
     if (moved == HOLDFAST_MOVED_END || moved == HOLDFAST_MOVED_BROKEN)
         link_broken(h, moved, why);
     return moved == HOLDFAST_MOVED_DONE;

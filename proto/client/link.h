@@ -1,5 +1,5 @@
 /*
- * The socket of a connection, and the transport over it where there is one.
+ * The socket of a connection, and the transport over it, if any.
  */
 #ifndef HOLDFAST_CLIENT_LINK_H
 #define HOLDFAST_CLIENT_LINK_H

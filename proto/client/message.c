@@ -8,6 +8,7 @@
  */
 #include "proto/client/message.h"
 
+#include <assert.h>
 #include <string.h>
 
 bool
@@ -67,6 +68,7 @@ part_next(char **at, char *end, size_t *len)
     while (*at < end && **at != ' ')
         (*at)++;
     *len = (size_t)(*at - start);
+    assert(*at <= end);
     /* This byte is a blank, or the room for the line's NUL. */
     **at = '\0';
     if (*at < end)

@@ -149,7 +149,7 @@ session_move(struct holdfast *h)
 {
     size_t origin = h->peer_origin;
 
-    assert(h->peer_count > 1); /* move_ms is set where there is another */
+    assert(h->peer_count > 1); /* move_ms needs another address */
     while (h->peers[h->peer_next].origin == origin)
         h->peer_next = (h->peer_next + 1) % h->peer_count;
     holdfast_session_away(h, "the broker drains");

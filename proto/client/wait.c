@@ -68,6 +68,7 @@ poll_until(struct holdfast *h, uint64_t end_ms)
 
     if (now >= end_ms)
         return false;
+    assert(!h->awaits); /* no callback runs within a blocking call */
     h->awaits = true;
     holdfast_poll(h, end_ms - now < NAP_MS ? (int)(end_ms - now) : NAP_MS);
     h->awaits = false;

@@ -758,6 +758,7 @@ acquire_release(
     uint64_t request[HOLDFAST_NAMES_MAX];
     bool answered = true;
 
+    require(acquired->count > 0 && acquired->count <= HOLDFAST_NAMES_MAX);
     guard->will.state = WILL_OVER;
     guard->will.group = 0;
     if (guard->pid != 0)

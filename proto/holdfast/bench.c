@@ -8,6 +8,7 @@
  */
 #define _GNU_SOURCE 1
 
+#include "daemon/base/assert.h"
 #include "proto/holdfast/escape.h"
 #include "proto/holdfast/loop.h"
 #include "proto/holdfast/options.h"
@@ -59,6 +60,7 @@ latency_add(struct latency *latency, uint64_t us)
     }
     if (place >= 2 * STEPS)
         place = 2 * STEPS - 1;
+    require(shift * STEPS + place < COUNT(latency->step));
     latency->step[shift * STEPS + place]++;
     latency->count++;
     if (us > latency->max_us)
@@ -169,6 +171,7 @@ client_set_state(
     bench->greeting += state == CLIENT_GREETS;
     bench->busy += state == CLIENT_LOCKS || state == CLIENT_UNLOCKS;
     bench->over += state == CLIENT_OVER;
+    require(bench->greeting + bench->busy + bench->over <= bench->count);
 }
 
 static void
@@ -321,7 +324,7 @@ bench_turn(struct bench *bench, uint64_t until_us)
     return true;
 }
 
-/* --- its course ----------------------------------------------------------- */
+/* --- the course ---------------------------------------------------------- */
 
 /* Raises the limit of descriptors. False after a complaint. */
 static bool

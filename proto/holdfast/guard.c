@@ -77,6 +77,7 @@ title_set(const struct settings *settings)
     char *last = settings->argv[settings->argc - 1];
     size_t room = (size_t)(last + strlen(last) - first);
 
+    require(last >= first); /* the arguments lie behind one another */
     (void)prctl(PR_SET_NAME, guard_name);
     memset(first, 0, room);
     memcpy(first, guard_name,

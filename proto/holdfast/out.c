@@ -196,22 +196,20 @@ cell_fill(struct cell *cell, const struct out_column *column,
     const struct holdfast_event *event)
 {
     const struct holdfast_pair *pair = pair_find(event, column->key);
+    bool us = column->type == OUT_TYPE_US;
+    const char *text = pair != NULL ? pair->value : "-";
+    size_t len = pair != NULL ? pair->len : 1;
     uint64_t number;
     char duration[32];
 
-    if (pair == NULL) {
-        cell->text = escape_make("-", 1, &cell->width);
-    } else if (column->type == OUT_TYPE_MS &&
-               holdfast_event_number(event, column->key, &number)) {
-        out_duration(number, duration, sizeof(duration));
-        cell->text = escape_make(duration, strlen(duration), &cell->width);
-    } else if (column->type == OUT_TYPE_US &&
-               holdfast_event_number(event, column->key, &number)) {
-        duration_us_text(number, duration, sizeof(duration));
-        cell->text = escape_make(duration, strlen(duration), &cell->width);
-    } else {
-        cell->text = escape_make(pair->value, pair->len, &cell->width);
+    if ((us || column->type == OUT_TYPE_MS) &&
+        holdfast_event_number(event, column->key, &number)) {
+        (us ? duration_us_text : out_duration)(
+            number, duration, sizeof(duration));
+        text = duration;
+        len = strlen(duration);
     }
+    cell->text = escape_make(text, len, &cell->width);
     return cell->text != NULL;
 }
 

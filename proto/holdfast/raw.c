@@ -9,6 +9,7 @@
  */
 #define _GNU_SOURCE 1
 
+#include "daemon/base/assert.h"
 #include "proto/client/client.h"
 #include "proto/client/link.h"
 #include "proto/holdfast/options.h"
@@ -176,8 +177,8 @@ raw_send(struct raw *raw)
 static void
 raw_read_input(struct raw *raw)
 {
+    require(raw->start == 0 && raw->end == 0); /* all output is sent */
     ssize_t got = read(STDIN_FILENO, raw->out, sizeof(raw->out));
-
     if (got > 0)
         raw->end = (size_t)got;
     else if (got == 0 || errno != EAGAIN)

@@ -26,6 +26,7 @@
  */
 #define _GNU_SOURCE 1
 
+#include "daemon/base/assert.h"
 #include "proto/holdfast/acquire.h"
 #include "proto/holdfast/child.h"
 #include "proto/holdfast/escape.h"
@@ -100,6 +101,7 @@ run_lose(struct run *run, const char *why, uint64_t kill_ms)
 
     if (run->state != RUN_WORKING)
         return;
+    require(run->child.pid > 0); /* the program was started */
     run->state = RUN_ENDING;
     run->kill_ms = least(run->kill_ms, kill_ms);
     if (loop_now_ms() >= run->kill_ms)

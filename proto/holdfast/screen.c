@@ -7,6 +7,7 @@
 
 #include "proto/holdfast/screen.h"
 
+#include "daemon/base/assert.h"
 #include "proto/holdfast/command.h"
 
 #include <errno.h>
@@ -103,6 +104,7 @@ screen_waits(const struct screen *screen)
 void
 screen_send(struct screen *screen)
 {
+    require(screen->sent <= screen->len && screen->len <= screen->max);
     while (screen_waits(screen)) {
         ssize_t done = write(screen->fd, screen->bytes + screen->sent,
             screen->len - screen->sent);

@@ -9,6 +9,7 @@
 #define _GNU_SOURCE 1
 
 #include "daemon/base/secret.h"
+#include "daemon/base/assert.h"
 #include "daemon/base/users.h"
 #include "proto/holdfast/options.h"
 #include "proto/reply.h"
@@ -57,6 +58,7 @@ line_take(struct line *line, size_t min, char *why, size_t why_bytes)
     if (!secret_read(text_make(line->bytes, line->len), min, USER_SECRET_MAX,
             &secret, why, why_bytes))
         return false;
+    require(secret.len < sizeof(line->bytes));
     memmove(line->bytes, secret.at, secret.len);
     line->len = secret.len;
     line->bytes[line->len] = '\0';

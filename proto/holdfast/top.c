@@ -300,6 +300,7 @@ lists_share(const struct top *top, size_t rows, size_t share[LISTS])
     while (given) {
         given = false;
         for (size_t list = 0; list < LISTS; list++) {
+            require(share[list] <= top->shown->count[list]);
             if (rows == 0 || share[list] == top->shown->count[list])
                 continue;
             share[list]++;

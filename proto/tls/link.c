@@ -8,6 +8,7 @@
 
 #include "proto/tls/tls.h"
 
+#include <assert.h>
 #include <openssl/err.h>
 #include <openssl/x509.h>
 #include <stdio.h>
@@ -143,6 +144,7 @@ link_shake(void *opaque)
 {
     struct link *link = opaque;
 
+    assert(!link->shaken);
     link_begin(link);
     enum holdfast_moved moved = link_moved(link, SSL_do_handshake(link->ssl));
     link->shaken = moved == HOLDFAST_MOVED_DONE;
@@ -178,6 +180,7 @@ link_write(void *opaque, const char *bytes, size_t len, size_t *sent)
 {
     struct link *link = opaque;
 
+    assert(link->shaken && !link->finished);
     link_begin(link);
     enum holdfast_moved moved =
         link_moved(link, SSL_write_ex(link->ssl, bytes, len, sent));
