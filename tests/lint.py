@@ -128,8 +128,6 @@ PUBLIC_HEADERS = {"proto/client/holdfast.h"}
 # Files and functions that are longer still, and how long each may be. The list
 # only shrinks.
 LONGER = {
-    "daemon/core/feature/audit.c": 1050,
-    "daemon/core/feature/deadlock.c": 900,
     "daemon/store/queue/call.c": 1000,
     "daemon/store/node/reply.c: conn_take()": 80,
     "daemon/store/topology/round.c": 900,

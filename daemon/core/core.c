@@ -12,6 +12,7 @@
 #include "daemon/core/command/session_time.h"
 #include "daemon/core/command/stop.h"
 #include "daemon/core/feature/audit.h"
+#include "daemon/core/feature/audit_question.h"
 #include "daemon/core/feature/deadlock.h"
 #include "daemon/core/feature/inspection_queue.h"
 #include "daemon/core/feature/inspections.h"
@@ -273,7 +274,7 @@ message_sent(struct core *core, struct op *op)
 
     require(message != NULL);
     if (op->result.status == OP_OK)
-        audit_told(core, text_make(message->words, message->len));
+        question_told(core, text_make(message->words, message->len));
     slab_free(&core->messages, message);
 }
 

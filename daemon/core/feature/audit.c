@@ -19,13 +19,11 @@
 #include "daemon/core/feature/audit.h"
 
 #include "daemon/core/answer/answer.h"
-#include "daemon/core/feature/finding.h"
-#include "daemon/core/feature/message.h"
+#include "daemon/core/feature/audit_case.h"
+#include "daemon/core/feature/audit_question.h"
 #include "daemon/core/model/lock.h"
 #include "daemon/core/model/op_pool.h"
 #include "daemon/core/model/request.h"
-#include "daemon/core/model/session_table.h"
-#include "daemon/core/model/stats.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/model/times.h"
 #include "daemon/core/ticket/final.h"
@@ -34,140 +32,10 @@
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
 
-#include <inttypes.h>
-
-#define CASES_MAX   AUDIT_SUSPECTS_MAX
-#define TICKETS_MAX 64   /* of a lock that are looked at */
-#define TOLD_MAX    1000 /* findings of a run, one by one */
-#define TOLD_HASHES 4096 /* of those of late; SCAN may give a key twice */
-#define SILENT_MAX  16   /* brokers that do not answer; known in a run */
-#define HOOKS_MAX   100  /* of a run */
-#define TRIES       3    /* of a step */
-#define AGAIN_US    1000000
-#define ANSWER_US   2000000 /* another broker's, and then once more */
-
-enum audit_state {
-    AUDIT_IDLE,    /* the timer begins the next run, where there is one */
-    AUDIT_WORKS,   /* an operation is under way */
-    AUDIT_WONDERS, /* a broker was asked; the timer ends that */
-    AUDIT_PAUSES,  /* the timer goes on */
-};
-
-/* A record to be looked at closer. */
-struct audit_case {
-    unsigned flags;
-    enum suspect_wrong wrong;
-    uint8_t name_len;
-    char name[PROTO_NAME_MAX];
-};
-
-struct audit {
-    struct slab_node node;
-    enum audit_state state;
-    struct wheel_node timer;
-    uint64_t due_us;       /* of the next run by time; NEVER: none */
-    struct handle request; /* the AUDIT; NONE: by time */
-    struct op_audit step;
-    bool marked; /* the node, as this broker's */
-    uint64_t marked_us;
-    unsigned tries;
-    struct audit_limits limits[NAMESPACES_MAX + 1];
-    uint64_t run; /* number */
-    uint64_t began_us;
-    struct core_audit now; /* what this run has come upon so far */
-    struct core_audit last;
-    uint32_t told;
-    uint32_t hooks;
-    uint32_t case_count;
-    uint32_t case_at;
-    bool case_open; /* what is found of it is being dealt with */
-    struct audit_case cases[CASES_MAX];
-    uint32_t finding_count;
-    uint32_t finding_at;
-    struct finding findings[TICKETS_MAX + 2];
-    uint64_t question; /* number of the one that is open */
-    bool asked_twice;
-    bool asked; /* once, at least: Redis has taken it */
-    uint32_t silent_count;
-    char silent[SILENT_MAX][8];
-    uint64_t told_hashes[TOLD_HASHES];
-};
-
-static const enum namespace_counter kind_counters[] = {
-    [FINDING_HELD] = NAMESPACE_audit_held,
-    [FINDING_WAITING] = NAMESPACE_audit_waiting,
-    [FINDING_ORPHAN] = NAMESPACE_audit_orphan,
-    [FINDING_SENSELESS] = NAMESPACE_audit_senseless,
-};
+#define TRIES    3 /* of a step */
+#define AGAIN_US 1000000
 
 static void audit_go_on(struct core *core);
-
-/* --- limits --------------------------------------------------------------- */
-
-/* 0 stands for never. */
-static uint64_t
-sooner(uint64_t a_ms, uint64_t b_ms)
-{
-    return a_ms == 0 || (b_ms != 0 && b_ms < a_ms) ? b_ms : a_ms;
-}
-
-static bool
-is_over(uint64_t age_ms, uint64_t limit_ms)
-{
-    return limit_ms != 0 && age_ms >= limit_ms;
-}
-
-/* What is to be broken is to be told of. */
-static uint64_t
-hold_limit_ms(const struct audit_limits *limits)
-{
-    return sooner(limits->warn_ms, limits->break_ms);
-}
-
-/* What a step is to see: all that is odd in some namespace. */
-static void
-audit_set_ages(struct core *core)
-{
-    struct audit *audit = core->audit;
-    uint64_t hold_ms = 0;
-    uint64_t wait_ms = 0;
-
-    for (uint32_t i = 0; i < core->namespaces.count; i++) {
-        hold_ms = sooner(hold_ms, hold_limit_ms(&audit->limits[i]));
-        wait_ms = sooner(wait_ms, audit->limits[i].wait_ms);
-    }
-    audit->step.hold_ms = hold_ms > 0 ? hold_ms : PROTO_NUMBER_MAX;
-    audit->step.wait_ms = wait_ms > 0 ? wait_ms : PROTO_NUMBER_MAX;
-}
-
-void
-audit_set_limits(struct core *core, const struct audit_limits *limits)
-{
-    for (uint32_t i = 0; i < core->namespaces.count && limits != NULL; i++)
-        core->audit->limits[i] = limits[i];
-    audit_set_ages(core);
-}
-
-static const struct audit_case *
-case_now(const struct audit *audit)
-{
-    require(audit->case_at < audit->case_count);
-    return &audit->cases[audit->case_at];
-}
-
-static struct text
-case_name(const struct audit *audit)
-{
-    const struct audit_case *at = case_now(audit);
-
-    return text_make(at->name, at->name_len);
-}
-
-static const struct audit_limits *
-case_limits(const struct core *core, struct text name)
-{
-    return &core->audit->limits[namespaces_find(&core->namespaces, name)];
-}
 
 /* --- runs ----------------------------------------------------------------- */
 
@@ -198,31 +66,12 @@ audit_fini(struct core *core)
     core->audit = NULL;
 }
 
-static struct request *
-audit_asker(struct core *core)
-{
-    return slab_get(&core->requests, core->audit->request);
-}
-
-static bool
-audit_is_by_time(const struct audit *audit)
-{
-    return handle_equal(audit->request, HANDLE_NONE);
-}
-
 /* Whether there is still somebody to do it for. */
 static bool
 audit_is_wanted(struct core *core)
 {
     return !core->stopping &&
            (audit_is_by_time(core->audit) || audit_asker(core) != NULL);
-}
-
-static void
-audit_pause(struct core *core, enum audit_state state, uint64_t us)
-{
-    core->audit->state = state;
-    wheel_add(&core->wheel, &core->audit->timer, core->now_us + us);
 }
 
 static void
@@ -352,7 +201,8 @@ lock_has_old_wait(const struct core *core, const struct lock *lock)
         const struct request *request =
             ticket->state == TICKET_WAITING ? ticket_asking(ticket) : NULL;
         if (request != NULL &&
-            is_over((core->now_us - request->began_us) / 1000, limits->wait_ms))
+            limit_reached(
+                (core->now_us - request->began_us) / 1000, limits->wait_ms))
             return true;
     }
     return false;
@@ -444,9 +294,9 @@ audit_take_cases(struct core *core)
         const struct audit_limits *limits = case_limits(core, suspect->name);
         bool ours = suspect->wrong != WRONG_NAME && suspect->name.len > 0;
         unsigned flags = ours ? suspect->flags & SUSPECT_LATE_HOLD : 0;
-        if (ours && is_over(suspect->hold_ms, hold_limit_ms(limits)))
+        if (ours && limit_reached(suspect->hold_ms, hold_limit_ms(limits)))
             flags |= SUSPECT_OLD_HOLD;
-        if (ours && is_over(suspect->wait_ms, limits->wait_ms))
+        if (ours && limit_reached(suspect->wait_ms, limits->wait_ms))
             flags |= SUSPECT_OLD_WAIT;
         if (flags == 0 && suspect->wrong == WRONG_NOTHING)
             continue;
@@ -521,120 +371,6 @@ audit_stepped(struct core *core, struct op *op)
 
 /* --- findings ------------------------------------------------------------- */
 
-static struct finding *
-finding_add(struct audit *audit, enum finding_kind kind)
-{
-    require(audit->finding_count <
-            sizeof(audit->findings) / sizeof(audit->findings[0]));
-    struct finding *finding = &audit->findings[audit->finding_count++];
-
-    *finding = (struct finding){.kind = kind};
-    return finding;
-}
-
-static struct text
-keep_word(char **at, struct text word, size_t room)
-{
-    struct text kept = text_make(*at, word.len < room ? word.len : room);
-
-    if (kept.len > 0)
-        memcpy(*at, word.at, kept.len);
-    *at += kept.len;
-    return kept;
-}
-
-static struct finding *
-finding_of(
-    struct audit *audit, enum finding_kind kind, const struct op_ticket *ticket)
-{
-    struct finding *finding = finding_add(audit, kind);
-    char *at = finding->words;
-
-    finding->broken = ticket->broken;
-    finding->age_ms = ticket->age_ms;
-    finding->ttl_ms = ticket->ttl_ms;
-    finding->fence = ticket->fence;
-    finding->since_us = ticket->since_us;
-    memcpy(finding->session, ticket->session, sizeof(finding->session));
-    memcpy(finding->owner_hash, ticket->owner_hash, 8);
-    memcpy(finding->broker, ticket->broker, sizeof(finding->broker));
-    core_short_id(ticket->session, finding->short_id);
-    finding->client = keep_word(&at, ticket->client, PROTO_CLIENT_MAX);
-    finding->owner = keep_word(&at, ticket->owner, PROTO_OWNER_MAX);
-    finding->note = keep_word(&at, ticket->note, PROTO_NOTE_MAX);
-    return finding;
-}
-
-/* Of those that wait the first old one stands for all. What was asked for is no
- * limit of what an answer has. */
-static void
-audit_take_tickets(struct core *core, const struct op_result *result)
-{
-    struct audit *audit = core->audit;
-    const struct audit_limits *limits = case_limits(core, case_name(audit));
-    bool waits = false;
-
-    for (uint32_t i = 0; i < result->ticket_count && i < TICKETS_MAX; i++) {
-        const struct op_ticket *ticket = &result->tickets[i];
-        bool old = is_over(ticket->age_ms, hold_limit_ms(limits));
-        if (ticket->granted && (old || ticket->late)) {
-            finding_of(audit, FINDING_HELD, ticket)->old = old;
-        } else if (!ticket->granted && !waits &&
-                   is_over(ticket->age_ms, limits->wait_ms)) {
-            finding_of(audit, FINDING_WAITING, ticket)->waiters =
-                result->waiters;
-            waits = true;
-        }
-    }
-}
-
-static bool
-is_hold_of(const struct op_ticket *ticket, const struct finding *finding)
-{
-    return ticket->granted && ticket->fence == finding->fence &&
-           memcmp(ticket->session, finding->session, 16) == 0 &&
-           memcmp(ticket->broker, finding->broker, 8) == 0;
-}
-
-/* The hold whose broker does not know it: if it is still there it is as it is
- * now, and else it was none. */
-static void
-finding_looked_again(struct audit *audit, const struct op_result *result)
-{
-    struct finding *finding = &audit->findings[audit->finding_at];
-
-    for (uint32_t i = 0; result->status == OP_OK && i < result->ticket_count;
-         i++) {
-        const struct op_ticket *ticket = &result->tickets[i];
-        if (!is_hold_of(ticket, finding))
-            continue;
-        finding->kind = FINDING_ORPHAN;
-        finding->stage = FINDING_SURE;
-        finding->broken = ticket->broken;
-        finding->age_ms = ticket->age_ms;
-        finding->ttl_ms = ticket->ttl_ms;
-        return;
-    }
-    audit->finding_at++;
-}
-
-void
-audit_inspected(struct core *core, const struct op *op)
-{
-    struct audit *audit = core->audit;
-
-    require(audit->state == AUDIT_WORKS && audit->case_open);
-    /* A step looks along the front of a queue, and some time before. */
-    if (op->result.senseless && audit->finding_count == 0)
-        finding_add(audit, FINDING_SENSELESS)->wrong = WRONG_RECORD;
-    if (audit->finding_at < audit->finding_count &&
-        audit->findings[audit->finding_at].stage == FINDING_UNKNOWN)
-        finding_looked_again(audit, &op->result);
-    else if (op->result.status == OP_OK)
-        audit_take_tickets(core, &op->result);
-    audit_go_on(core);
-}
-
 /* An operation on the record that is looked at; NULL: there is no room. */
 static struct op *
 audit_op(struct core *core, enum op_kind kind, struct text name)
@@ -667,228 +403,24 @@ audit_look(struct core *core)
     return true;
 }
 
-/* --- whether its broker knows it ------------------------------------------ */
-
-#define WHO_BYTES      (16 + 8)
-#define QUESTION_BYTES (1 + 8 + 8 + WHO_BYTES) /* and the name */
-#define ANSWER_BYTES   (1 + 8 + 1)
-
-/* Whether this broker has to do with that lock for that owner. */
-static bool
-broker_knows(const struct core *core, struct text name,
-    const uint8_t session[16], const uint8_t owner_hash[8])
-{
-    const struct lock *lock = lock_find(core, name);
-
-    if (lock == NULL)
-        return false;
-    LIST_EACH (link, &lock->tickets) {
-        const struct ticket *ticket =
-            container_of(link, struct ticket, lock_link);
-        if (memcmp(ticket->session_id, session, 16) == 0 &&
-            memcmp(&ticket->owner_hash, owner_hash, 8) == 0)
-            return true;
-    }
-    return false;
-}
-
-/* 'Q', a number, who asks, a session, an owner, a lock. Asked twice, it has the
- * same number: an answer to either will do. */
-static void
-question_send(struct core *core, const struct finding *finding)
-{
-    struct audit *audit = core->audit;
-    struct text name = case_name(audit);
-    char words[QUESTION_BYTES + PROTO_NAME_MAX];
-
-    if (!audit->asked_twice)
-        audit->question++;
-    words[0] = 'Q';
-    memcpy(words + 1, &audit->question, 8);
-    memcpy(words + 9, core->settings.broker_id, 8);
-    memcpy(words + 17, finding->session, 16);
-    memcpy(words + 33, finding->owner_hash, 8);
-    memcpy(words + QUESTION_BYTES, name.at, name.len);
-    message_tell(core, finding->broker, name,
-        text_make(words, QUESTION_BYTES + name.len));
-    audit_pause(core, AUDIT_WONDERS, ANSWER_US);
-}
-
-/* Another broker asks: 'A', its number, and whether. */
-static void
-audit_question(struct core *core, struct text news)
-{
-    char words[ANSWER_BYTES];
-    struct text name =
-        text_make(news.at + QUESTION_BYTES, news.len - QUESTION_BYTES);
-    uint8_t who[WHO_BYTES];
-
-    memcpy(who, news.at + 17, sizeof(who));
-    words[0] = 'A';
-    memcpy(words + 1, news.at + 1, 8);
-    words[9] = broker_knows(core, name, who, who + 16);
-    message_tell(core, news.at + 9, name, text_make(words, sizeof(words)));
-}
-
 void
-audit_told(struct core *core, struct text words)
+audit_inspected(struct core *core, const struct op *op)
 {
     struct audit *audit = core->audit;
 
-    if (audit->state == AUDIT_WONDERS && words.at[0] == 'Q' &&
-        memcmp(words.at + 1, &audit->question, 8) == 0)
-        audit->asked = true;
-}
-
-static bool
-broker_is_silent(const struct audit *audit, const char *broker)
-{
-    for (uint32_t i = 0; i < audit->silent_count; i++)
-        if (memcmp(audit->silent[i], broker, 8) == 0)
-            return true;
-    return false;
-}
-
-/* It is none where its broker knows it and it is not old. Where it does not,
- * the hold may have ended since it was read. */
-static void
-finding_is_known(struct audit *audit, struct finding *finding, bool known)
-{
-    finding->stage = known ? FINDING_SURE : FINDING_UNKNOWN;
-    if (known && !finding->old)
-        audit->finding_at++;
-}
-
-static void
-audit_answer(struct core *core, struct text news)
-{
-    struct audit *audit = core->audit;
-
-    if (audit->state != AUDIT_WONDERS ||
-        memcmp(news.at + 1, &audit->question, 8) != 0)
-        return;
-    wheel_remove(&core->wheel, &audit->timer);
-    audit->asked_twice = audit->asked = false;
-    finding_is_known(
-        audit, &audit->findings[audit->finding_at], news.at[9] != 0);
+    require(audit->state == AUDIT_WORKS && audit->case_open);
+    /* A step looks along the front of a queue, and some time before. */
+    if (op->result.senseless && audit->finding_count == 0)
+        finding_add(audit, FINDING_SENSELESS)->wrong = WRONG_RECORD;
+    if (audit->finding_at < audit->finding_count &&
+        audit->findings[audit->finding_at].stage == FINDING_UNKNOWN)
+        finding_looked_again(audit, &op->result);
+    else if (op->result.status == OP_OK)
+        audit_take_tickets(core, &op->result);
     audit_go_on(core);
-}
-
-void
-audit_news(struct core *core, struct text news)
-{
-    if (news.at[0] == 'Q' && news.len > QUESTION_BYTES &&
-        news.len <= QUESTION_BYTES + PROTO_NAME_MAX)
-        audit_question(core, news);
-    else if (news.at[0] == 'A' && news.len == ANSWER_BYTES)
-        audit_answer(core, news);
-}
-
-/* No answer. The message, or the answer, may have been lost. Of a broker that
- * could not be asked nothing is known: then it is as if it knew the hold. */
-static void
-audit_wondered(struct core *core)
-{
-    struct audit *audit = core->audit;
-    struct finding *finding = &audit->findings[audit->finding_at];
-
-    if (!audit->asked_twice) {
-        audit->asked_twice = true;
-        question_send(core, finding);
-        return;
-    }
-    bool silent = audit->asked;
-    audit->asked_twice = audit->asked = false;
-    if (silent && audit->silent_count < SILENT_MAX)
-        memcpy(audit->silent[audit->silent_count++], finding->broker, 8);
-    finding_is_known(audit, finding, !silent);
-    audit_go_on(core);
-}
-
-/* Makes sure of it; false: that takes an answer. */
-static bool
-finding_ask(struct core *core, struct finding *finding)
-{
-    struct audit *audit = core->audit;
-
-    if (finding->kind != FINDING_HELD) {
-        finding->stage = FINDING_SURE;
-    } else if (memcmp(finding->broker, core->settings.broker_id, 8) == 0) {
-        finding_is_known(audit, finding,
-            broker_knows(
-                core, case_name(audit), finding->session, finding->owner_hash));
-    } else if (broker_is_silent(audit, finding->broker)) {
-        finding_is_known(audit, finding, false);
-    } else {
-        question_send(core, finding);
-        return false;
-    }
-    return true;
 }
 
 /* --- telling and breaking ------------------------------------------------- */
-
-/* Whether the run has told of that before; it is noted. */
-static bool
-finding_was_told(
-    struct core *core, struct text name, const struct finding *finding)
-{
-    struct {
-        uint64_t run;
-        uint64_t name;
-        uint64_t fence;
-        uint64_t since_us;
-        uint64_t kind;
-    } key = {
-        .run = core->audit->run,
-        .name = hash_bytes(&core->hash_key, name.at, name.len),
-        .fence = finding->fence,
-        .since_us = finding->kind == FINDING_WAITING ? finding->since_us : 0,
-        .kind = finding->kind,
-    };
-
-    uint64_t hash = hash_bytes(&core->hash_key, &key, sizeof(key));
-    uint64_t *slot = &core->audit->told_hashes[hash % TOLD_HASHES];
-    bool told = *slot == hash;
-    *slot = hash;
-    return told;
-}
-
-static void
-finding_tell(struct core *core, struct text lock, const struct finding *finding)
-{
-    struct audit *audit = core->audit;
-    struct request *request = audit_asker(core);
-
-    if (finding_was_told(core, lock, finding))
-        return;
-    stats_finding(core, lock, kind_counters[finding->kind]);
-    audit->now.findings++;
-    if (audit->told == TOLD_MAX)
-        return;
-    audit->told++;
-    if (request != NULL) {
-        finding_item(core, request, lock, finding);
-        return;
-    }
-    finding_log(lock, finding);
-    if (core->settings.audit_hook && audit->hooks < HOOKS_MAX) {
-        audit->hooks++;
-        finding_hook(core, lock, finding);
-    }
-}
-
-static bool
-finding_is_to_break(struct core *core, const struct finding *finding)
-{
-    struct audit *audit = core->audit;
-    bool hold =
-        finding->kind == FINDING_HELD || finding->kind == FINDING_ORPHAN;
-
-    return hold && audit_is_by_time(audit) && !finding->broken &&
-           is_over(
-               finding->age_ms, case_limits(core, case_name(audit))->break_ms);
-}
 
 /* Breaks that hold, and no later one; false: that is under way. */
 static bool
@@ -919,6 +451,13 @@ audit_broken(struct core *core, const struct op *op)
             finding_tell(core, case_name(audit), finding);
     }
     audit_go_on(core);
+}
+
+void
+audit_news(struct core *core, struct text news)
+{
+    if (question_news(core, news))
+        audit_go_on(core);
 }
 
 /* --- going on ------------------------------------------------------------- */
@@ -958,7 +497,7 @@ finding_go_on(struct core *core)
 
     switch (finding->stage) {
     case FINDING_NEW:
-        return finding_ask(core, finding);
+        return question_ask(core, finding);
     case FINDING_UNKNOWN:
         return finding_look_again(core);
     case FINDING_SURE:
@@ -1022,7 +561,8 @@ audit_timer(struct core *core)
         audit_ask(core);
         return;
     case AUDIT_WONDERS:
-        audit_wondered(core);
+        if (question_timer(core))
+            audit_go_on(core);
         return;
     case AUDIT_WORKS:
         break;

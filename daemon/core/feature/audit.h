@@ -6,10 +6,6 @@
 
 #include "daemon/core/model/state.h"
 
-/* Takes the limits of the namespaces, copied, in the order of core->spaces.
- * NULL: the limits stay. */
-void audit_set_limits(struct core *core, const struct audit_limits *limits);
-
 /* Takes memory and sets the time of the first audit. False: there is no
  * memory. */
 bool audit_init(struct core *core);
@@ -30,10 +26,6 @@ void audit_stepped(struct core *core, struct op *op);
 
 /* Takes the answer to an inspection of a record that the audit asked for. */
 void audit_inspected(struct core *core, const struct op *op);
-
-/* Redis has published a message of this broker. The wait for answers to a
- * question begins with it. */
-void audit_told(struct core *core, struct text words);
 
 /* Takes a question or an answer of another broker's audit. Malformed news is
  * ignored. */

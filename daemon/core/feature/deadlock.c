@@ -28,10 +28,12 @@
  */
 #include "daemon/core/feature/deadlock.h"
 
+#include "daemon/core/feature/cycle.h"
 #include "daemon/core/feature/inspection_queue.h"
 #include "daemon/core/feature/message.h"
 #include "daemon/core/feature/probe.h"
 #include "daemon/core/feature/recent.h"
+#include "daemon/core/feature/search_marks.h"
 #include "daemon/core/model/lock.h"
 #include "daemon/core/model/owner.h"
 #include "daemon/core/model/session_table.h"
@@ -175,89 +177,6 @@ bool
 deadlock_stands(const struct core *core, const struct probe *probe)
 {
     return probe_ticket(core, probe) != NULL;
-}
-
-/* Tells a search from others, of all brokers. */
-static uint64_t
-search_hash(const struct core *core, const struct probe_node *first)
-{
-    struct {
-        uint64_t search;
-        char broker[8];
-    } key = {.search = first->fence};
-
-    memcpy(key.broker, first->broker, sizeof(key.broker));
-    return hash_bytes(&core->hash_key, &key, sizeof(key));
-}
-
-/* What it has been at. */
-enum mark {
-    MARK_EXCLUSIVE, /* waits of a lock */
-    MARK_SHARED,
-    MARK_WAIT,
-    MARK_OWNER,
-};
-
-/* By what can be computed often: nobody outside knows the search's hash. */
-static uint64_t
-mark_hash(uint64_t search, enum mark mark, struct handle of)
-{
-    uint64_t hash = (search ^ handle_pack(of)) * 0x9e3779b97f4a7c15 + mark;
-
-    hash = (hash ^ hash >> 32) * 0xd6e8feb86659fd93;
-    return hash ^ hash >> 32;
-}
-
-/* Whether it has been there, at a lock as far behind. (What was forgotten is
- * gone to again.) */
-static bool
-mark_stands(const struct core *core, uint64_t hash, uint64_t arrival)
-{
-    const struct search_mark *mark = &core->search_marks[hash % SEARCH_MARKS];
-
-    return mark->hash == hash && mark->arrival >= arrival;
-}
-
-static void
-mark_set(struct core *core, uint64_t hash, uint64_t arrival)
-{
-    core->search_marks[hash % SEARCH_MARKS] =
-        (struct search_mark){hash, arrival};
-}
-
-/*
- * Whether it has looked at a wait of that lock which is as far behind, or
- * `behind` this one, and is kept waiting by all who keep this one waiting. In a
- * quorum they do not stand in the order of their arrival.
- */
-static bool
-search_covers(const struct core *core, uint64_t search,
-    const struct ticket *ticket, bool behind)
-{
-    struct handle lock = slab_handle(&core->locks, ticket->lock);
-    struct handle wait = slab_handle(&core->tickets, ticket);
-    uint64_t arrival = ticket->arrival + behind;
-
-    if (core->settings.queues_here)
-        return !behind &&
-               mark_stands(core, mark_hash(search, MARK_WAIT, wait), 0);
-    if (mark_stands(core, mark_hash(search, MARK_EXCLUSIVE, lock), arrival))
-        return true;
-    return ticket->ask.shared &&
-           mark_stands(core, mark_hash(search, MARK_SHARED, lock), arrival);
-}
-
-static void
-search_visits(struct core *core, uint64_t search, const struct ticket *ticket)
-{
-    enum mark kind = ticket->ask.shared ? MARK_SHARED : MARK_EXCLUSIVE;
-    struct handle lock = slab_handle(&core->locks, ticket->lock);
-    struct handle wait = slab_handle(&core->tickets, ticket);
-
-    if (core->settings.queues_here)
-        mark_set(core, mark_hash(search, MARK_WAIT, wait), 0);
-    else
-        mark_set(core, mark_hash(search, kind, lock), ticket->arrival);
 }
 
 /* There was no room for a look. */
@@ -636,18 +555,6 @@ owner_wait_at(const struct core *core, const struct owner *owner,
     return NULL;
 }
 
-/* Whether it has been at some of the owner's many waits before; it has now. */
-static bool
-search_was_at(struct core *core, uint64_t search, const struct owner *owner)
-{
-    uint64_t hash =
-        mark_hash(search, MARK_OWNER, slab_handle(&core->owners, owner));
-    bool was = mark_stands(core, hash, 0);
-
-    mark_set(core, hash, 0);
-    return was;
-}
-
 static uint32_t
 add_way(struct core *core, uint64_t search, const struct probe_asked *asked,
     struct ticket *ticket, struct way *way)
@@ -758,73 +665,6 @@ probe_stands(const struct core *core, const struct probe *probe)
                    (node->fence == 0 && ticket->state == TICKET_WAITING);
     }
     return false;
-}
-
-/* A name as part of a list: what could be taken for the list's is encoded. */
-static size_t
-cycle_name(const struct probe_node *node, char out[3 * PROTO_NAME_MAX])
-{
-    size_t len = 0;
-
-    for (size_t i = 0; i < node->name_len; i++) {
-        char c = node->name[i];
-        if (c == ',' || c == '%') {
-            memcpy(out + len, c == ',' ? "%2C" : "%25", 3);
-            len += 3;
-        } else {
-            out[len++] = c;
-        }
-    }
-    return len;
-}
-
-/* "x,y,z": each waited for by the holder of the one before; where they are too
- * many, a comma at the end says that there are more. */
-static struct text
-cycle_names(const struct probe *probe, char *out, size_t out_bytes)
-{
-    char name[3 * PROTO_NAME_MAX];
-    size_t len = 0;
-
-    for (uint32_t i = 0; i < probe->count; i++) {
-        size_t name_len = cycle_name(&probe->nodes[i], name);
-        if (i > 0)
-            out[len++] = ',';
-        if (len + name_len + 2 > out_bytes)
-            break;
-        memcpy(out + len, name, name_len);
-        len += name_len;
-    }
-    return text_make(out, len);
-}
-
-static void
-cycle_people(const struct probe *probe, char *out, size_t out_bytes)
-{
-    size_t len = 0;
-
-    out[0] = '\0';
-    for (uint32_t i = 0; i < probe->count && len + 40 < out_bytes; i++) {
-        const struct probe_node *node = &probe->nodes[i];
-        char id[SHORT_ID_BYTES + 1];
-        core_short_id(node->session, id);
-        len += (size_t)snprintf(
-            out + len, out_bytes - len, "%s%s", i > 0 ? ", for " : "", id);
-    }
-}
-
-static struct text
-cycle_sessions(const struct probe *probe, char *out)
-{
-    size_t len = 0;
-
-    for (uint32_t i = 0; i < probe->count; i++) {
-        if (i > 0)
-            out[len++] = ',';
-        core_short_id(probe->nodes[i].session, out + len);
-        len += SHORT_ID_BYTES;
-    }
-    return text_make(out, len);
 }
 
 /* 'K': the wait ends. */

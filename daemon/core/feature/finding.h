@@ -1,7 +1,6 @@
 /*
- * What an audit has found, and the telling of it: as a line of the log, as an
- * ITEM, or to the hook. How much is told is audit.c's matter, whose findings
- * these are.
+ * The findings of an audit, told as a line of the log, as an ITEM, or to the
+ * hook. audit_case.c says how many are told.
  */
 #ifndef HOLDFAST_CORE_FEATURE_FINDING_H
 #define HOLDFAST_CORE_FEATURE_FINDING_H

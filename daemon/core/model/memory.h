@@ -13,7 +13,7 @@
 
 #define SEARCH_MARKS 16384
 
-/* What a search for cycles has come to lately; see deadlock.c. */
+/* What a search for cycles has come to lately; see search_marks.c. */
 struct search_mark {
     uint64_t hash;
     uint64_t arrival; /* at a lock: of the hindmost wait */
