@@ -8,7 +8,7 @@ import tempfile
 import unittest
 
 from harness.broker import broker_path
-from harness.processes import wait_until
+from harness.processes import children_of, wait_until
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SEED = int(os.environ.get("HOLDFAST_SEED", "1"))
@@ -76,13 +76,3 @@ class SmokeTest(unittest.TestCase):
         left = [name for name in os.listdir(tempfile.gettempdir())
                 if name.startswith(os.path.basename(folder))]
         self.assertEqual(left, [])
-
-
-def children_of(pid):
-    """The processes that one has started, by any of its threads."""
-    found = []
-    for task in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{task}/children",
-                  encoding="ascii") as file:
-            found += [int(word) for word in file.read().split()]
-    return found

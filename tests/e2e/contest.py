@@ -197,17 +197,17 @@ class Hold:
 
 
 class Contest:
-    """Players over the addresses, in turn.
+    """Players over the brokers, in turn.
 
     cancels, cuts: how often a player calls a wait off when it looks at it, or
     ends its connection before it asks. more_refusals: codes that are no foul.
     """
 
-    def __init__(self, addresses, players=12, names=("contest/a", "contest/b"),
+    def __init__(self, brokers, players=12, names=("contest/a", "contest/b"),
                  seed=1, cancels=0.2, cuts=0.02, hold=0.003,
                  more_refusals=()):
         self.selector = selectors.DefaultSelector()
-        self.addresses = list(addresses)
+        self.addresses = [broker.address for broker in brokers]
         self.names = list(names)
         self.random = random.Random(seed + SEED)
         self.cancels = cancels

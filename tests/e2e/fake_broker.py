@@ -16,9 +16,8 @@ import time
 import unittest
 
 from harness import Closing
+from harness.broker import TREE
 
-TREE = os.path.dirname(os.path.dirname(os.path.dirname(
-    os.path.abspath(__file__))))
 HOLDFAST = os.environ.get("HOLDFAST") or os.path.join(
     TREE, "build", "holdfast")
 GREETING = ("* HELLO proto=1 server=holdfastd/0.0.0 session=0123456789abcdef"
@@ -157,37 +156,6 @@ class Peer:
         self.server.close()
 
 
-def is_running(pid):
-    """Whether a process runs (a zombie does not)."""
-    return process_state(pid) not in "ZX"
-
-
-def process_state(pid):
-    return _process_stat(pid)[0]
-
-
-def group_running(group):
-    """The processes of a group that run; a zombie may wait for init long."""
-    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    return [pid for pid in pids if is_running(pid) and
-            _process_stat(pid)[2] == str(group)]
-
-
-def _process_stat(pid):
-    """State, parent, group ..., of one that is gone "X" and nothing."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8",
-                  errors="replace") as file:
-            return file.read().rpartition(")")[2].split()
-    except OSError:
-        return ["X", "", ""]
-
-
-def children_of(pid):
-    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
-        return [int(word) for word in file.read().split()]
-
-
 class Ends:
     """Beside a TestCase that has command(), which runs it to the end."""
 
@@ -273,16 +241,6 @@ class CommandCase(Ends, Closing, unittest.TestCase):
                 os.kill(pid, signal.SIGKILL)
 
         self.addCleanup(end)
-
-    def wait_until(self, condition, seconds=10.0, what="a condition"):
-        end = time.monotonic() + seconds
-        while True:
-            value = condition()
-            if value:
-                return value
-            if time.monotonic() >= end:
-                self.fail(f"{what}: not within {seconds:g} s")
-            time.sleep(0.005)
 
     def read(self, name):
         try:

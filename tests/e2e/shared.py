@@ -9,19 +9,21 @@ import struct
 import subprocess
 import threading
 import unittest
+from pathlib import Path
 
 from harness import Broker, HarnessCase, shared_redis
-from harness.broker import broker_path
+from harness.broker import TREE, broker_path
 
-TREE = os.path.dirname(os.path.dirname(os.path.dirname(
-    os.path.abspath(__file__))))
+
+def read(*path):
+    """The text of a file of the tree."""
+    return Path(os.path.join(TREE, *path)).read_text(encoding="utf-8")
 
 
 def definitions(macro):
     """The first argument of each MACRO(...) in proto/commands.def."""
-    path = os.path.join(TREE, "proto", "commands.def")
-    with open(path, encoding="utf-8") as file:
-        return re.findall(rf"^{macro}\((\w+), ", file.read(), flags=re.M)
+    return re.findall(rf"^{macro}\((\w+), ", read("proto/commands.def"),
+                      flags=re.M)
 
 
 def promtool(*arguments, stdin=""):

@@ -13,11 +13,10 @@ import unittest
 from pathlib import Path
 
 from harness import temp_folder
-from shared import TREE, promtool
+from shared import TREE, promtool, read
 from tls_wire import TlsPortCase
 
 PROMETHEUS = os.path.join(TREE, "packaging", "prometheus")
-DASHBOARD = os.path.join(TREE, "packaging", "grafana", "holdfast.json")
 GIVEN = {"job", "instance"}  # labels that Prometheus adds
 VARIABLES = {"__rate_interval": "5m", "__range": "3h", "instance": ".*",
              "namespace": ".*"}
@@ -27,8 +26,8 @@ SELECTOR = re.compile(r"\b([a-zA-Z_]\w*)\{([^}]*)\}")
 MATCHER = re.compile(r'(\w+)(=~|!~|!=|=)"([^"]*)"')
 
 
-def read(name):
-    return Path(os.path.join(PROMETHEUS, name)).read_text(encoding="utf-8")
+def text_of(name):
+    return read("packaging/prometheus", name)
 
 
 def parts(text, pattern):
@@ -42,7 +41,7 @@ def parts(text, pattern):
 def all_rules():
     return [Rule(match.group(1), match.group(2),
                  re.split(r"^- name:", part, flags=re.MULTILINE)[0])
-            for match, part in parts(read("holdfast.rules.yml"),
+            for match, part in parts(text_of("holdfast.rules.yml"),
                                      r"^  - (alert|record): (\S+)$")]
 
 
@@ -63,14 +62,14 @@ def field(rule, pattern):
 
 def head_and_tests():
     """holdfast.test.yml: its head, and (name, text) of each test."""
-    text = read("holdfast.test.yml")
+    text = text_of("holdfast.test.yml")
     tests = parts(text, r"^- name: (\w+)")
     return text[:text.index(tests[0][1])], [
         (match.group(1), part) for match, part in tests]
 
 
 def dashboard():
-    return json.loads(Path(DASHBOARD).read_text(encoding="utf-8"))
+    return json.loads(read("packaging/grafana/holdfast.json"))
 
 
 def dashboard_expressions():
@@ -178,7 +177,7 @@ class AlertTest(unittest.TestCase):
 
     def test_each_is_explained(self):
         """README.md has a section of its name, in order, with its severity."""
-        sections = parts(read("README.md"), r"^### (\w+)$")
+        sections = parts(text_of("README.md"), r"^### (\w+)$")
         self.assertEqual([match.group(1) for match, _ in sections],
                          [rule.name for rule in ALERTS])
         for rule, (_, text) in zip(ALERTS, sections):
@@ -193,14 +192,14 @@ class AlertTest(unittest.TestCase):
                 self.assertTrue(field(rule, r"^      description: (>-)$"))
 
     def test_links(self):
-        text = read("README.md")
+        text = text_of("README.md")
         for name, anchor in re.findall(r"\[(\w+)\]\(#(\w+)\)", text):
             self.assertIn(f"\n### {name}\n", text)
             self.assertEqual(anchor, name.lower())
 
     def test_events(self):
         """Each event that README.md names exists."""
-        text = read("README.md")
+        text = text_of("README.md")
         known = events() | words_of_configuration() | label_values()
         named = set(re.findall(r"`(?:event=)?([a-z]+(?:_[a-z]+)+)`", text))
         named = {name for name in named if not name.startswith("holdfast_")}
@@ -313,7 +312,7 @@ class NamesTest(TlsPortCase):
 
     def test_cases(self):
         """They feed what a broker has, with names and versions of their own."""
-        for text in re.findall(r"- series: '(.*)'$", read("holdfast.test.yml"),
-                               re.MULTILINE):
+        for text in re.findall(r"- series: '(.*)'$",
+                               text_of("holdfast.test.yml"), re.MULTILINE):
             self.assertTrue(self.check(text, ("namespace", "version")) or
                             text.startswith("up{"), text)

@@ -11,7 +11,7 @@ from pathlib import Path
 from fake_broker import HOLDFAST
 from harness import FIRST_WORDS_AT, HarnessCase
 from harness.broker import broker_path
-from harness.processes import is_running
+from harness.processes import children_of, is_running
 
 QUICK = {"lease.default": "30s", "audit.interval": "0s", "audit.pause": "1ms",
          "audit.warn_after": "0s", "audit.wait_after": "0s"}
@@ -315,7 +315,7 @@ class HookTest(AuditCase):
         self.client(broker).ok("LOCK a")
         broker.wait_metric('holdfast_hooks_total{result="failed"}', 3)
         self.assertRegex(broker.log(), "event=hook_failed pid=.* status=1")
-        self.wait_until(lambda: self.children(broker) == [], 10,
+        self.wait_until(lambda: children_of(broker.pid) == [], 10,
                         "all have been waited for")
 
     def test_orphans(self):
@@ -335,14 +335,9 @@ class HookTest(AuditCase):
             if words:
                 self.client(broker).ok("LOCK a")
                 broker.wait_metric('holdfast_hooks_total{result="done"}', 3)
-            self.wait_until(lambda b=broker: self.children(b) == [], 10,
+            self.wait_until(lambda b=broker: children_of(b.pid) == [], 10,
                             "all have been waited for")
             broker.stop()  # the next one has all audits
-
-    @staticmethod
-    def children(broker):
-        path = f"/proc/{broker.pid}/task/{broker.pid}/children"
-        return Path(path).read_text(encoding="ascii").split()
 
     def test_too_slow(self):
         broker = self.start("/bin/sleep", "1000", hook_timeout="100ms")
@@ -386,7 +381,7 @@ class HookTest(AuditCase):
 
     def in_group_of(self, broker):
         with contextlib.suppress(ProcessLookupError):
-            return [child for child in map(int, self.children(broker))
+            return [child for child in children_of(broker.pid)
                     if os.getpgid(child) == os.getpgid(broker.pid)]
         return []
 
@@ -410,13 +405,13 @@ class HookTest(AuditCase):
         for number in range(100):
             client.ok(f"LOCK {number}")
         broker.wait_metric('holdfast_hooks_total{result="dropped"}', 1, 20)
-        self.assertEqual(len(self.children(broker)), 4)
+        self.assertEqual(len(children_of(broker.pid)), 4)
 
     def test_stop(self):
         broker = self.start("/bin/sleep", "1000", hook_timeout="1h")
         self.client(broker).ok("LOCK a")
-        self.wait_until(lambda: self.children(broker), 20, "one runs")
-        child = self.children(broker)[0]
+        self.wait_until(lambda: children_of(broker.pid), 20, "one runs")
+        child = children_of(broker.pid)[0]
         broker.stop()
         self.assertFalse(os.path.exists(f"/proc/{child}"))
 

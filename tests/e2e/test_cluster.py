@@ -1,7 +1,6 @@
 """Redis Cluster: shards, moving slots, nodes that come, go and come back."""
 
 import contextlib
-import os
 import re
 import shlex
 import subprocess
@@ -10,7 +9,7 @@ import time
 from contest import Contest
 from harness import HarnessCase, RedisCluster, RedisServer, slot_of
 from harness.redis_server import CLUSTER_DEFAULTS
-from shared import TREE, stats
+from shared import TREE, read, stats
 
 NODE = {name.replace("-", "_"): value
         for name, value in CLUSTER_DEFAULTS.items()}
@@ -46,11 +45,6 @@ class ClusterCase(HarnessCase):
         for broker in brokers:
             broker.wait_log("event=redis_map ")
         return brokers
-
-    def contest(self, brokers, **options):
-        contest = Contest([broker.address for broker in brokers], **options)
-        self.addCleanup(contest.close)
-        return contest
 
     def names_at(self, node, count, prefix="at"):
         """Names of locks that a node serves."""
@@ -104,9 +98,8 @@ class ShardTest(ClusterCase):
 
     def test_commands_of_the_guarantees(self):
         """A user can type them after `make run`, with the port of any node."""
-        with open(os.path.join(TREE, "packaging", "doc", "guarantees.md"),
-                  encoding="utf-8") as file:
-            typed = re.findall(r"^\$ (redis-cli .*)\n(.*)$", file.read(), re.M)
+        typed = re.findall(r"^\$ (redis-cli .*)\n(.*)$",
+                           read("packaging/doc/guarantees.md"), re.M)
         self.assertEqual(len(typed), 2)
         for address in self.redis.addresses:
             self.redis.flush()
@@ -119,8 +112,8 @@ class ShardTest(ClusterCase):
 
     def test_contest(self):
         brokers = self.brokers(3)
-        contest = self.contest(brokers, players=18, seed=41, names=[
-            f"shard/contest-{number}" for number in range(6)])
+        contest = self.closing(Contest(brokers, players=18, seed=41, names=[
+            f"shard/contest-{number}" for number in range(6)]))
         contest.play(grants=800)
         contest.finish()
         self.assertEqual(contest.lost, 0)
@@ -152,8 +145,8 @@ class MigrationTest(ClusterCase):
         names = [first, f"move/{number}", "move/elsewhere"]
         source = self.redis.node_of_slot(slot)
         target = self.other_node(source)
-        contest = self.contest(brokers, players=14, seed=42, names=names,
-                               cuts=0.01)
+        contest = self.closing(Contest(brokers, players=14, seed=42,
+                                       names=names, cuts=0.01))
         faults, moving = [], []
 
         def begin(where):

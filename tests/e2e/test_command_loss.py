@@ -10,8 +10,9 @@ import signal
 import sys
 import time
 
-from fake_broker import (HOLDFAST, CommandCase, children_of, group_running,
-                         is_running, process_state)
+from fake_broker import HOLDFAST, CommandCase
+from harness.processes import (children_of, group_running, is_running,
+                               process_state)
 
 FAMILY = """
 import os, signal, sys, time

@@ -15,7 +15,9 @@ import termios
 import threading
 import time
 
-from fake_broker import GREETING, HOLDFAST, TREE, CommandCase, process_state
+from fake_broker import GREETING, HOLDFAST, CommandCase
+from harness.processes import process_state
+from shared import read
 
 LOST = "* LOST job fence=42 reason=expired"
 
@@ -416,9 +418,8 @@ class ManualTest(OutputCase):
                               timeout=10).stdout
 
     def test_has_all_options(self):
-        with open(os.path.join(TREE, "packaging/man/holdfast.1"),
-                  encoding="utf-8") as file:
-            told = set(re.findall(r"\bFl (-?[A-Za-z][a-z-]*)", file.read()))
+        told = set(re.findall(r"\bFl (-?[A-Za-z][a-z-]*)",
+                              read("packaging/man/holdfast.1")))
         pages = [self.help()]
         pages += [self.help(command) for command in
                   re.findall(r"^  ([a-z]+) ", pages[0], re.MULTILINE)
@@ -431,9 +432,8 @@ class ManualTest(OutputCase):
 
 class StatusTest(OutputCase):
     def test_manual_has_those_of_refusals_and_of_wrong_usage(self):
-        with open(os.path.join(TREE, "packaging/man/holdfast.1"),
-                  encoding="utf-8") as file:
-            section = file.read().partition(".Sh EXIT STATUS")[2]
+        section = read("packaging/man/holdfast.1").partition(
+            ".Sh EXIT STATUS")[2]
         broker = self.broker(BREAK="ERR DENIED retry=0 right=break :no")
         for words in ("break", "job"), ("break",), ("run", "job"):
             status = self.command(broker, *words).returncode

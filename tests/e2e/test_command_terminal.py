@@ -9,7 +9,8 @@ import sys
 import termios
 import time
 
-from fake_broker import HOLDFAST, CommandCase, process_state
+from fake_broker import HOLDFAST, CommandCase
+from harness.processes import process_state
 
 # Runs argv as a job; says how it ended or stopped; takes "fg" and "bg".
 SHELL = """

@@ -7,8 +7,9 @@ import subprocess
 import time
 
 import test_command_move
-from fake_broker import CommandCase, is_running
+from fake_broker import CommandCase
 from harness import Authority, Broker, Client, ports, shared_redis
+from harness.processes import is_running
 from tls_wire import authority, certificate
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from harness import Broker, HarnessCase, shared_redis
 from harness.broker import broker_path
-from shared import TREE, with_hosts
+from shared import TREE, read, with_hosts
 from test_activation import has_v6
 
 
@@ -123,9 +123,8 @@ class CommandLineTest(HarnessCase):
         again = self.file(printed)
         self.assertEqual(run("-c", again, "--print-config"), (0, printed, ""))
         # Every key of the shipped file is there.
-        shipped = os.path.join(TREE, "conf", "holdfast.yaml")
-        with open(shipped, encoding="utf-8") as file:
-            keys = re.findall(r"^ *#?([a-z_]+):(?: |$)", file.read(), re.M)
+        keys = re.findall(r"^ *#?([a-z_]+):(?: |$)",
+                          read("conf/holdfast.yaml"), re.M)
         self.assertTrue(keys)
         for key in keys:
             self.assertRegex(printed, rf"(?m)^ *{key}:")

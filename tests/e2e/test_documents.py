@@ -6,15 +6,10 @@ import os
 import re
 import unittest
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(
-    os.path.abspath(__file__))))
+from shared import TREE, read
+
 PARTS = ("Condition", "Promise", "Exception", "Test")
 NAMED = re.compile(r"`((?:test_\w+\.|sim:|judge:|chaos:)[\w.:-]+)`")
-
-
-def read(*path):
-    with open(os.path.join(ROOT, *path), encoding="utf-8") as file:
-        return file.read()
 
 
 def document(name):
@@ -30,7 +25,7 @@ def promises(text):
 
 
 def in_the_simulator(pattern, *beginnings):
-    folder = os.path.join(ROOT, "tests", "sim")
+    folder = os.path.join(TREE, "tests", "sim")
     return {name for file in os.listdir(folder)
             if file.startswith(beginnings)
             for name in re.findall(pattern, read("tests", "sim", file))}
@@ -39,7 +34,7 @@ def in_the_simulator(pattern, *beginnings):
 def tests_of(name):
     """Class.test of a file, with those that a class inherits there."""
     folder = "e2e" if os.path.exists(
-        os.path.join(ROOT, "tests", "e2e", name + ".py")) else "lua"
+        os.path.join(TREE, "tests", "e2e", name + ".py")) else "lua"
     classes = {node.name: node for node in ast.parse(
         read("tests", folder, name + ".py")).body
         if isinstance(node, ast.ClassDef)}

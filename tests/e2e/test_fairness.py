@@ -184,11 +184,6 @@ class StressTest(HarnessCase):
         return [self.broker(redis, {"lease.default": "1s"})
                 for _ in range(count)]
 
-    def contest(self, brokers, **options):
-        contest = Contest([broker.address for broker in brokers], **options)
-        self.addCleanup(contest.close)
-        return contest
-
     def check_clean(self, contest, brokers):
         """Everybody has left: no hold, wait or request is anywhere."""
         contest.finish()
@@ -209,7 +204,7 @@ class StressTest(HarnessCase):
 
     def test_cancels_and_deaths(self):
         brokers = self.brokers(3)
-        contest = self.contest(brokers, players=18, seed=7)
+        contest = self.closing(Contest(brokers, players=18, seed=7))
         contest.play(grants=1500)
         self.assertGreater(contest.refused.get("CANCELLED", 0), 20)
         self.assertGreater(contest.refused.get("BUSY", 0), 20)
@@ -219,15 +214,16 @@ class StressTest(HarnessCase):
     def test_cancels_of_grants(self):
         """All wait for one lock that nobody keeps, and call it off."""
         brokers = self.brokers(2)
-        contest = self.contest(brokers, players=10, names=["contest/one"],
-                               seed=8, cancels=0.8, cuts=0.1, hold=0)
+        contest = self.closing(Contest(
+            brokers, players=10, names=["contest/one"], seed=8, cancels=0.8,
+            cuts=0.1, hold=0))
         contest.play(grants=1000)
         self.check_clean(contest, brokers)
 
     def test_brokers_are_killed(self):
         brokers = self.brokers(3)
-        contest = self.contest(brokers, players=15, seed=9,
-                               more_refusals=["DRAINING"])
+        contest = self.closing(Contest(brokers, players=15, seed=9,
+                                       more_refusals=["DRAINING"]))
         contest.play(seconds=6, faults=[
             (1.0, brokers[0].kill), (1.6, brokers[0].start),
             (2.5, brokers[1].kill), (2.6, brokers[1].start),

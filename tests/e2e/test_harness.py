@@ -15,7 +15,7 @@ from harness import (Broker, BrokerFailure, Client, ClientError, HarnessCase,
 from harness import broker as broker_module
 from harness import ports
 from harness.client import decode
-from harness.processes import is_running, sweep_folders
+from harness.processes import children_of, is_running, sweep_folders
 
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 RUN = os.path.join(TESTS, "harness", "run.py")
@@ -406,19 +406,10 @@ class RunTest(FakeCase):
              "--admin-port", str(self.ports[1]), "--folder", self.run_folder],
             env={**os.environ, "HOLDFASTD": program, **env})
 
-    def children(self, parent):
-        """Pids of the children of all threads of a process."""
-        path = f"/proc/{parent}/task"
-        pids = []
-        for task in os.listdir(path):
-            with open(f"{path}/{task}/children", encoding="ascii") as file:
-                pids += [int(pid) for pid in file.read().split()]
-        return pids
-
     def assert_all_end(self, signum, status):
         run = self.start_run(self.fake())
         run.wait_log("Ctrl-C ends all of it", 20)
-        pids = self.children(run.pid)
+        pids = children_of(run.pid)
         self.assertEqual(len(pids), 4)
         self.assertFalse(os.path.exists(f"{self.run_folder}/stale"))
         run.popen.send_signal(signum)
@@ -443,8 +434,8 @@ class RunTest(FakeCase):
         make = self.start_run(self.fake(), "sh", "-c", '"$@"; exit', "sh",
                               MAKELEVEL="1")
         make.wait_log("Ctrl-C ends all of it", 20)
-        (run,) = self.children(make.pid)
-        pids = self.children(run)
+        (run,) = children_of(make.pid)
+        pids = children_of(run)
         self.assertEqual(len(pids), 4)
         make.popen.kill()
         self.assert_ended([run, *pids])

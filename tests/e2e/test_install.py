@@ -9,7 +9,7 @@ import unittest
 
 from harness import temp_folder
 from harness.case import HarnessCase
-from shared import TREE
+from shared import TREE, read
 
 PROGRAMS = ("holdfastd", "holdfast", "libholdfast.a", "libholdfast-tls.a")
 # Of a make that is run by nobody else's.
@@ -197,9 +197,7 @@ class ConfigurationTest(HarnessCase):
     def test_with_the_redis_of_the_distribution(self):
         """The installed file, with free ports in place of its own."""
         redis = self.redis()
-        with open(os.path.join(TREE, "conf", "minimal.yaml"),
-                  encoding="utf-8") as file:
-            text = file.read()
+        text = read("conf/minimal.yaml")
         self.assertIn('nodes: ["127.0.0.1:6379"]\n', text)
         broker = self.broker(redis)
         broker.stop()

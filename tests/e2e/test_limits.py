@@ -1,7 +1,6 @@
 """Every limit of the configuration is met, told, counted, and lived with."""
 
 import contextlib
-import os
 import resource
 import socket
 import threading
@@ -214,7 +213,7 @@ class ConnectionLimitTest(LimitCase):
         broker = self.broker()
         client = self.client(broker, "LOCK limit/emfile")
         old = resource.prlimit(broker.pid, resource.RLIMIT_NOFILE)
-        used = self.descriptors(broker)
+        used = broker.descriptors()
         resource.prlimit(broker.pid, resource.RLIMIT_NOFILE,
                          (used + 4, old[1]))
         sockets = []
@@ -244,10 +243,6 @@ class ConnectionLimitTest(LimitCase):
             with broker.client(timeout=1):
                 return True
         return False
-
-    @staticmethod
-    def descriptors(broker):
-        return len(os.listdir(f"/proc/{broker.pid}/fd"))
 
 
 class MemoryLimitTest(LimitCase):

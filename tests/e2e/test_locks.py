@@ -5,7 +5,7 @@ import re
 import time
 
 from harness import SHORT_CUTS, Monitor, encode, shared_redis
-from shared import TREE, BrokerCase, definitions, stats, unread
+from shared import BrokerCase, definitions, read, stats, unread
 
 
 class LockTest(BrokerCase):
@@ -513,9 +513,8 @@ class ListTest(BrokerCase):
         self.assertNotIn(secret, self.served.log())
 
     def test_stats(self):
-        path = os.path.join(TREE, "daemon", "op", "counters.def")
-        with open(path, encoding="utf-8") as file:
-            names = re.findall(r"^COUNTER\((\w+),", file.read(), flags=re.M)
+        names = re.findall(r"^COUNTER\((\w+),",
+                           read("daemon/op/counters.def"), flags=re.M)
         client = self.connect()
         before = stats(client)
         self.assertLessEqual(set(names), set(before))

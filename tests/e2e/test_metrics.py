@@ -6,20 +6,17 @@ import subprocess
 import sys
 
 from harness import HarnessCase
-from shared import TREE, promtool
+from shared import TREE, promtool, read
 
-TABLES = {
-    "counters.def": os.path.join(TREE, "daemon", "op"),
-    "namespaces.def": os.path.join(TREE, "daemon", "core", "model")}
 GAUGES = os.path.join(TREE, "daemon", "io", "gauges.def")
+TABLES = {"counters.def": "daemon/op", "namespaces.def": "daemon/core/model"}
 OTHER = 'namespace="other"'
 QUICK = {"lease.default": "1s"}
 
 
 def table(name):
     """{family: (label or None, [values])} of counters.def or namespaces.def."""
-    with open(os.path.join(TABLES[name], name), encoding="ascii") as file:
-        text = file.read()
+    text = read(TABLES[name], name)
     families = {}
     for kind, words in re.findall(r"^(\w+)\((.*?)\)$", text,
                                   re.MULTILINE | re.DOTALL):
@@ -88,7 +85,7 @@ class MetricsTest(HarnessCase):
                            re.findall(r"^SHOWN\((\w+), (\w+), ", file.read(),
                                       re.MULTILINE)})
         self.assertEqual(told, tables)
-        paths = [GAUGES] + [os.path.join(TABLES[name], name)
+        paths = [GAUGES] + [os.path.join(TREE, TABLES[name], name)
                             for name in ("namespaces.def", "counters.def")]
         page = subprocess.run(
             [sys.executable, os.path.join(

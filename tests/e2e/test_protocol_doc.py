@@ -15,9 +15,7 @@ import threading
 import unittest
 
 from harness import Closing
-
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(
-    os.path.abspath(__file__))))
+from shared import TREE, read
 
 UNITS = {"": 1, " ms": 1, " s": 1000, " h": 3600000, " days": 86400000}
 
@@ -25,11 +23,6 @@ TAG = r"[0-9][0-9A-Za-z._-]{0,15}"
 WORD = r"(?:(?!:)[!-~]+)"
 REQUEST = re.compile(rf"(?:({TAG}) )?([A-Za-z]+)((?: [!-~]+)*)$")
 REPLY = re.compile(rf"({TAG}|-|\*) ([A-Z]+)((?: {WORD})*)(?: :(.*))?$")
-
-
-def read(path):
-    with open(os.path.join(ROOT, path), encoding="utf-8") as file:
-        return file.read()
 
 
 def definitions(text, macro):
@@ -81,8 +74,8 @@ class TableTest(unittest.TestCase):
             with open(path, "w", encoding="utf-8") as file:
                 file.write(text.replace(before, row + before))
             done = subprocess.run(
-                ["cc", "-std=gnu11", "-fsyntax-only", "-I", folder, "-I", ROOT,
-                 *(os.path.join(ROOT, source) for source in sources)],
+                ["cc", "-std=gnu11", "-fsyntax-only", "-I", folder, "-I", TREE,
+                 *(os.path.join(TREE, source) for source in sources)],
                 stderr=subprocess.DEVNULL, check=False)
         return done.returncode == 0
 

@@ -1,11 +1,10 @@
 """The broker answers as the transcripts of proto/PROTOCOL.md say."""
 
-import os
 import re
 import unittest
 
 from harness import BrokerFailure, ClientError, shared_redis
-from shared import TREE, BrokerCase
+from shared import BrokerCase, read
 
 WORD = re.compile(r"<(\w+)>")
 FRESH = ("LOCKS", "SESSIONS", "TOP")  # show what other sessions have
@@ -13,9 +12,7 @@ FRESH = ("LOCKS", "SESSIONS", "TOP")  # show what other sessions have
 
 def transcripts():
     """Each block as (title, [(kind, client, text)])."""
-    path = os.path.join(TREE, "proto", "PROTOCOL.md")
-    with open(path, encoding="utf-8") as file:
-        text = file.read()
+    text = read("proto/PROTOCOL.md")
     found = []
     pattern = r"^#+ ([^\n]+)$|^```transcript\n(.*?)^```$"
     title = ""

@@ -151,7 +151,7 @@ class RestartTest(HarnessCase):
         redis = self.redis(appendonly=True, appendfsync="always")
         brokers = [self.broker(redis, {"lease.default": "2s"})
                    for _ in range(2)]
-        contest = Contest([broker.address for broker in brokers], seed=21)
+        contest = Contest(brokers, seed=21)
         self.addCleanup(contest.close)
         contest.play(seconds=2.5, faults=[
             (0.5, redis.kill), (0.9, redis.start), (1.7, redis.restart)])
@@ -281,11 +281,6 @@ class StallTest(HarnessCase):
 
 
 class ForgetTest(HarnessCase):
-    def contest(self, brokers, **options):
-        contest = Contest([broker.address for broker in brokers], **options)
-        self.addCleanup(contest.close)
-        return contest
-
     def check_clean(self, brokers, names):
         for broker in brokers:
             with broker.client() as client:
@@ -299,7 +294,7 @@ class ForgetTest(HarnessCase):
     def test_script_flush_under_load(self):
         redis = self.redis()
         brokers = [self.broker(redis) for _ in range(2)]
-        contest = self.contest(brokers, seed=31)
+        contest = self.closing(Contest(brokers, seed=31))
 
         def flush():
             redis.command("SCRIPT", "FLUSH")
@@ -318,7 +313,7 @@ class ForgetTest(HarnessCase):
         # A lock that is left behind stays: no lease ends within the test.
         brokers = [self.broker(redis, {"lease.default": "1m"})
                    for _ in range(2)]
-        contest = self.contest(brokers, seed=32, cuts=0.01)
+        contest = self.closing(Contest(brokers, seed=32, cuts=0.01))
 
         faults = []
         for number in range(20):

@@ -277,11 +277,11 @@ class FileTest(ReloadCase):
         watcher = self.client(broker, "WATCH a0")
         busy = self.client(broker)
         self.reloads(broker, busy, 200)
-        descriptors = self.descriptors(broker)
+        descriptors = broker.descriptors()
         resident, data = broker.rss_bytes(), self.data_kib(broker)
         self.reloads(broker, busy, 200)
         # One to the HTTP port may have been counted, or be there still.
-        self.wait_until(lambda: self.descriptors(broker) <= descriptors)
+        self.wait_until(lambda: broker.descriptors() <= descriptors)
         self.assertLess(broker.rss_bytes() - resident, 4 << 20)
         self.assertLess(self.data_kib(broker) - data, 4 << 10)
         holder.ok("HELD", n=20)
@@ -296,9 +296,6 @@ class FileTest(ReloadCase):
         with open(f"/proc/{broker.pid}/status", encoding="ascii") as file:
             return next(int(line.split()[1]) for line in file
                         if line.startswith("VmData:"))
-
-    def descriptors(self, broker):
-        return len(os.listdir(f"/proc/{broker.pid}/fd"))
 
     def reloads(self, broker, client, times):
         for number in range(times):

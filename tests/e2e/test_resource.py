@@ -7,8 +7,8 @@ import subprocess
 import sys
 
 from harness import RedisError
-from harness.broker import TREE
 from harness.case import HarnessCase, shared_redis
+from shared import read
 
 SQL = """
     UPDATE stock SET amount = amount - :wanted, fence = :fence
@@ -16,9 +16,7 @@ SQL = """
 """
 
 def script(name):
-    path = os.path.join(TREE, "lua", "resource", name + ".lua")
-    with open(path, encoding="ascii") as file:
-        return file.read()
+    return read("lua", "resource", name + ".lua")
 
 
 # Reads a line, is stopped, and then writes as it had decided before.
@@ -118,8 +116,7 @@ class ResourceTest(HarnessCase):
         self.assertEqual(take(old, 1), 0)
         self.assertEqual(take(new, 2), 0)
         self.assertEqual(take(new, 1), 1)
-        with open(os.path.join(TREE, "README.md"), encoding="utf-8") as file:
-            told = " ".join(file.read().split())
+        told = " ".join(read("README.md").split())
         self.assertIn(" ".join(SQL.split()), told)
 
     def test_nonsense(self):

@@ -78,16 +78,13 @@ class TlsCase(HarnessCase):
         client.err("LOCK a", "UNAVAILABLE")
         for word in words:
             broker.wait_log(word)
-        before, descriptors = broker.cpu_us(), self.descriptors(broker)
+        before, descriptors = broker.cpu_us(), broker.descriptors()
         time.sleep(1.5)
         self.assertLess(broker.cpu_us() - before, 150000)
         self.assertLess(broker.log().count("level=warn"), 10, broker.log())
-        self.assertLessEqual(self.descriptors(broker), descriptors + 2)
+        self.assertLessEqual(broker.descriptors(), descriptors + 2)
         client.ok("PING")
         return broker
-
-    def descriptors(self, broker):
-        return len(os.listdir(f"/proc/{broker.pid}/fd"))
 
     def works(self, broker, other=None, name="a"):
         """Lock, wait, hand over, to another broker too."""
@@ -331,12 +328,12 @@ class TroubleTest(TlsCase):
         holder = self.client(broker)
         fence = holder.ok("LOCK kept").fence
         self.works(broker)
-        descriptors = self.descriptors(broker)
+        descriptors = broker.descriptors()
         for kill in (True, False, True):
             redis.restart(kill=kill)
             self.works(broker)
         broker.wait_log("why=\"closed by Redis\"")
-        self.wait_until(lambda: self.descriptors(broker) <= descriptors, 10,
+        self.wait_until(lambda: broker.descriptors() <= descriptors, 10,
                         "its descriptors are given back")
         self.assertEqual(holder.ok("LOCK kept", count=2).fence, fence)
 

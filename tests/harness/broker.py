@@ -352,6 +352,9 @@ class Broker(Server):
         with open(f"/proc/{self.pid}/schedstat", encoding="ascii") as file:
             return int(file.read().split()[0]) / 1000
 
+    def descriptors(self):
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
     def rss_bytes(self):
         with open(f"/proc/{self.pid}/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")

@@ -48,6 +48,9 @@ class Closing:
         self.addCleanup(thing.close)
         return thing
 
+    def wait_until(self, condition, timeout=10.0, what="a condition"):
+        return wait_until(condition, timeout, what)
+
     def port(self):
         """A reserved port."""
         port = ports.reserve()
@@ -111,6 +114,3 @@ class HarnessCase(Closing, unittest.TestCase):
         with ThreadPoolExecutor(len(arguments)) as pool:
             for each in [pool.submit(work, *some) for some in arguments]:
                 each.result()
-
-    def wait_until(self, condition, timeout=10.0, what="a condition"):
-        return wait_until(condition, timeout, what)

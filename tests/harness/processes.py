@@ -85,14 +85,40 @@ def sweep_folders():
             shutil.rmtree(os.path.join(root, name), ignore_errors=True)
 
 
-def is_running(pid):
-    """Whether a process runs (a zombie does not)."""
+def _stat(pid):
+    """State, parent, group ... of a process; X if it is gone."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8",
                   errors="replace") as file:
-            return file.read().rpartition(")")[2].split()[0] not in "ZX"
-    except (OSError, IndexError):
-        return False
+            return file.read().rpartition(")")[2].split() or ["X", "", ""]
+    except OSError:
+        return ["X", "", ""]
+
+
+def process_state(pid):
+    return _stat(pid)[0]
+
+
+def is_running(pid):
+    """Whether a process runs (a zombie does not)."""
+    return process_state(pid) not in "ZX"
+
+
+def group_running(group):
+    """The processes of a group that run; a zombie may wait for init long."""
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return [pid for pid in pids if is_running(pid) and
+            _stat(pid)[2] == str(group)]
+
+
+def children_of(pid):
+    """The processes that one has started, by any of its threads."""
+    found = []
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/children",
+                  encoding="ascii") as file:
+            found += [int(word) for word in file.read().split()]
+    return found
 
 
 class Process:
