@@ -121,7 +121,7 @@ client_forget_tls(struct client *client)
 {
     client_count_record(client, false);
     client->loop->tls_count -= client->tls != NULL;
-    tls_link_destroy(&client->tls);
+    tls_conn_destroy(&client->tls);
 }
 
 void
@@ -236,7 +236,7 @@ client_finish(struct client *client)
         client_linger(client);
         return;
     }
-    if (tls_link_end(client->tls) != TLS_WANTS_WRITE ||
+    if (tls_conn_end(client->tls) != TLS_WANTS_WRITE ||
         client->state == CLIENT_HURRIED)
         client_linger(client);
     else if (!client_await_room(client))
@@ -295,7 +295,7 @@ client_send_tls(struct client *client, const char *bytes, uint32_t len)
 
     while (done < len && status == TLS_DONE) {
         size_t sent = 0;
-        status = tls_link_write(client->tls, bytes + done, len - done, &sent);
+        status = tls_conn_write(client->tls, bytes + done, len - done, &sent);
         done += status == TLS_DONE ? sent : 0;
     }
     client->write_waits = status == TLS_WANTS_READ;
@@ -496,10 +496,10 @@ client_receive_tls(struct client *client, char *out)
          i++) {
         size_t got = 0;
         status =
-            tls_link_read(client->tls, out + len, 2 * READ_BYTES - len, &got);
+            tls_conn_read(client->tls, out + len, 2 * READ_BYTES - len, &got);
         len += status == TLS_DONE ? got : 0;
     }
-    client_count_record(client, tls_link_is_within(client->tls));
+    client_count_record(client, tls_conn_is_within(client->tls));
     if (status == TLS_ENDED)
         client->over = OVER_END;
     else if (status == TLS_BROKEN)

@@ -77,8 +77,8 @@ handshake_broken(struct client *client)
         [TLS_FAILED_CERTIFICATE] = COUNTER_tls_certificate,
     };
 
-    handshake_end(client, counters[tls_link_failure(client->tls)],
-        tls_link_why(client->tls));
+    handshake_end(client, counters[tls_conn_failure(client->tls)],
+        tls_conn_why(client->tls));
 }
 
 /* --- the owner of the certificate ----------------------------------------- */
@@ -116,7 +116,7 @@ handshake_user(const struct client *client, const char *peer, uint32_t *mark)
 {
     struct names names = {.users = client->loop->settings.core.users};
 
-    if (names.users == NULL || !tls_link_names(client->tls, name_found, &names))
+    if (names.users == NULL || !tls_conn_names(client->tls, name_found, &names))
         return NULL;
     *mark = names.mark;
     if (names.count > NAMES_MAX) {
@@ -145,7 +145,7 @@ handshake_refuse(struct client *client)
     client_leave(client);
     client->close_us =
         engine_now(&client->loop->engine) + (uint64_t)HANDSHAKE_S * 1000000;
-    (void)tls_link_write(client->tls, bye, sizeof(bye) - 1, &sent);
+    (void)tls_conn_write(client->tls, bye, sizeof(bye) - 1, &sent);
     client_finish(client);
 }
 
@@ -219,7 +219,7 @@ handshake_go_on(struct client *client)
 {
     bool awaited = true;
 
-    switch (tls_link_handshake(client->tls)) {
+    switch (tls_conn_handshake(client->tls)) {
     case TLS_DONE:
         handshake_done(client);
         return;
@@ -266,7 +266,7 @@ handshake_step(struct client *client)
     }
     if (client->tls == NULL) {
         client->tls =
-            tls_link_create(loop->settings.client_tls, client->fd, NULL);
+            tls_conn_create(loop->settings.client_tls, client->fd, NULL);
         loop->tls_count += client->tls != NULL;
     }
     if (client->tls == NULL)

@@ -56,7 +56,7 @@ struct redis_conn {
     enum redis_state state;
     int fd;               /* -1: none */
     bool read_is_blocked; /* TLS has to write before it can read on */
-    struct tls_link *tls; /* owned; NULL: plain, or before REDIS_HANDSHAKE */
+    struct tls_conn *tls; /* owned; NULL: plain, or before REDIS_HANDSHAKE */
     char host[STORE_HOST_MAX]; /* as the store names it */
     struct event *reading;     /* owned */
     struct event *writing;     /* owned; connecting, or output waits */
@@ -117,7 +117,7 @@ conn_close(struct redis_conn *conn)
     conn->reading = NULL;
     conn->writing = NULL;
     reader_destroy(&conn->reader);
-    tls_link_destroy(&conn->tls);
+    tls_conn_destroy(&conn->tls);
     conn->read_is_blocked = false;
     if (conn->fd >= 0)
         close(conn->fd);
@@ -162,7 +162,7 @@ conn_broken_tls(struct redis_conn *conn)
     };
 
     conn_broken(
-        conn, reasons[tls_link_failure(conn->tls)], tls_link_why(conn->tls));
+        conn, reasons[tls_conn_failure(conn->tls)], tls_conn_why(conn->tls));
 }
 
 /* Awaits the writable event, until conn_write() has nothing to do. */
@@ -208,12 +208,12 @@ conn_receive_tls(struct redis_conn *conn, const char **end)
 
     while (status == TLS_DONE && REDIS_READ - len >= TLS_RECORD_BYTES) {
         size_t got = 0;
-        status = tls_link_read(conn->tls, out + len, REDIS_READ - len, &got);
+        status = tls_conn_read(conn->tls, out + len, REDIS_READ - len, &got);
         len += status == TLS_DONE ? got : 0;
     }
     conn->read_is_blocked = status == TLS_WANTS_WRITE;
     if (status == TLS_BROKEN || status == TLS_ENDED)
-        *end = tls_link_why(conn->tls);
+        *end = tls_conn_why(conn->tls);
     return len;
 }
 
@@ -294,14 +294,14 @@ conn_send_tls(struct redis_conn *conn, struct buffer *out, const char **end)
 {
     size_t sent = 0;
     enum tls_status status =
-        tls_link_write(conn->tls, buffer_data(out), buffer_len(out), &sent);
+        tls_conn_write(conn->tls, buffer_data(out), buffer_len(out), &sent);
 
     if (status == TLS_DONE)
         buffer_consume(out, sent);
     else if (status == TLS_WANTS_WRITE)
         (void)conn_want_write(conn);
     else if (status == TLS_BROKEN || status == TLS_ENDED)
-        *end = tls_link_why(conn->tls);
+        *end = tls_conn_why(conn->tls);
     return status == TLS_DONE; /* a read tries again in any case */
 }
 
@@ -351,7 +351,7 @@ conn_connected(struct redis_conn *conn)
 static void
 conn_handshake(struct redis_conn *conn)
 {
-    switch (tls_link_handshake(conn->tls)) {
+    switch (tls_conn_handshake(conn->tls)) {
     case TLS_DONE:
         conn_connected(conn);
         return;
@@ -386,7 +386,7 @@ conn_opened(struct redis_conn *conn)
         conn_connected(conn);
         return;
     }
-    conn->tls = tls_link_create(loop->settings.tls, conn->fd, conn->host);
+    conn->tls = tls_conn_create(loop->settings.tls, conn->fd, conn->host);
     if (conn->tls == NULL) {
         conn_starved(conn, "no memory for TLS");
         return;

@@ -87,7 +87,7 @@ struct client {
     struct loop *loop;     /* ref */
     struct event event;    /* reading; or of the handshake */
     struct event *writing; /* owned; only while output waits */
-    struct tls_link *tls;  /* owned; NULL: plain, or no handshake has begun */
+    struct tls_conn *tls;  /* owned; NULL: plain, or no handshake has begun */
     struct handshake *handshake; /* owned; while the handshake goes on */
     /* Ref, the core's; where it lingers, or NULL. */
     struct peer_address *address;

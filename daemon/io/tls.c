@@ -168,7 +168,7 @@ load_files(struct tls *tls, const struct tls_settings *settings,
     return true;
 }
 
-/* Ends a handshake with a too long ClientHello; see tls_link.c. */
+/* Ends a handshake with a too long ClientHello; see tls_conn.c. */
 static int
 hello_read(SSL *ssl, int *alert, void *arg)
 {

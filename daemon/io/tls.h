@@ -1,11 +1,11 @@
 /*
  * TLS, as a client of Redis and Sentinels, and as a server of clients. A
  * `struct tls` for each of the two has trusted CAs and the own certificate. A
- * tls_link is one connection, on a connected socket.
+ * tls_conn is one connection, on a connected socket.
  *
  * No call blocks. A call that must wait for the socket says so, and is made
  * again later. The owner keeps the socket and its time-outs. Only tls.c and
- * tls_link.c know OpenSSL.
+ * tls_conn.c know OpenSSL.
  */
 #ifndef HOLDFAST_IO_TLS_H
 #define HOLDFAST_IO_TLS_H
@@ -66,7 +66,7 @@ enum tls_status {
     TLS_WANTS_READ,  /* call again when the socket can be read */
     TLS_WANTS_WRITE, /* call again when it can be written */
     TLS_ENDED,       /* of a read: the peer sends no more, and may still read */
-    TLS_BROKEN,      /* for good; tls_link_why() */
+    TLS_BROKEN,      /* for good; tls_conn_why() */
 };
 
 /* The kind of a failure. */
@@ -76,19 +76,19 @@ enum tls_failure {
     TLS_FAILED_CERTIFICATE, /* one side refused the certificate of the other */
 };
 
-struct tls_link;
+struct tls_conn;
 
 /*
  * Begins TLS on a connected non-blocking socket, which must outlive it. `host`
  * is the name or number of the server; a server has NULL. NULL: no memory.
  */
-struct tls_link *tls_link_create(struct tls *tls, int fd, const char *host);
+struct tls_conn *tls_conn_create(struct tls *tls, int fd, const char *host);
 
 /* Frees it. The peer sees only the end of the socket. */
-void tls_link_destroy(struct tls_link **link);
+void tls_conn_destroy(struct tls_conn **conn);
 
 /* Goes on with the handshake. Read and write come after TLS_DONE. */
-enum tls_status tls_link_handshake(struct tls_link *link);
+enum tls_status tls_conn_handshake(struct tls_conn *conn);
 
 /* The most bytes of a record. */
 #define TLS_RECORD_BYTES 16384
@@ -98,27 +98,27 @@ enum tls_status tls_link_handshake(struct tls_link *link);
  * wants something: no poll() tells of bytes that OpenSSL has taken from the
  * socket. With room for TLS_RECORD_BYTES no such bytes remain.
  */
-enum tls_status tls_link_read(
-    struct tls_link *link, char *out, size_t room, size_t *got);
+enum tls_status tls_conn_read(
+    struct tls_conn *conn, char *out, size_t room, size_t *got);
 
 /*
  * Writes some of `len` bytes, at least one. After a want, the next call has the
  * same bytes, wherever they lie, and maybe more behind them.
  */
-enum tls_status tls_link_write(
-    struct tls_link *link, const char *bytes, size_t len, size_t *sent);
+enum tls_status tls_conn_write(
+    struct tls_conn *conn, const char *bytes, size_t len, size_t *sent);
 
 /* Tells the peer that no more comes. After TLS_DONE nothing may be written. */
-enum tls_status tls_link_end(struct tls_link *link);
+enum tls_status tls_conn_end(struct tls_conn *conn);
 
 /* Whether it has a partial record, and so memory for a whole one. */
-bool tls_link_is_within(const struct tls_link *link);
+bool tls_conn_is_within(const struct tls_conn *conn);
 
 /* Why it is broken, for the log; valid until it is destroyed. */
-const char *tls_link_why(const struct tls_link *link);
+const char *tls_conn_why(const struct tls_conn *conn);
 
-/* The kind of failure of a link that is broken. */
-enum tls_failure tls_link_failure(const struct tls_link *link);
+/* The kind of failure of a broken connection. */
+enum tls_failure tls_conn_failure(const struct tls_conn *conn);
 
 typedef void tls_name(void *arg, struct text name);
 
@@ -127,6 +127,6 @@ typedef void tls_name(void *arg, struct text name);
  * DNS, mail and URI, or else its common names. They may have any bytes, and any
  * number. False: the peer has no certificate.
  */
-bool tls_link_names(const struct tls_link *link, tls_name *name, void *arg);
+bool tls_conn_names(const struct tls_conn *conn, tls_name *name, void *arg);
 
 #endif

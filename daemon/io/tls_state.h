@@ -1,5 +1,5 @@
 /*
- * OpenSSL's context and its sources, for tls.c and tls_link.c.
+ * OpenSSL's context and its sources, for tls.c and tls_conn.c.
  */
 #ifndef HOLDFAST_IO_TLS_STATE_H
 #define HOLDFAST_IO_TLS_STATE_H

@@ -29,7 +29,7 @@ static SSL_CTX *server_context;
 static struct tls *client_context;
 static int sockets[2]; /* the server's, the client's */
 static SSL *server;
-static struct tls_link *client;
+static struct tls_conn *client;
 static char *sent;
 static char *received;
 static struct random random_state;
@@ -101,7 +101,7 @@ begin(int version, const char *host)
     server = SSL_new(server_context);
     SSL_set_fd(server, sockets[0]);
     SSL_set_accept_state(server);
-    client = tls_link_create(client_context, sockets[1], host);
+    client = tls_conn_create(client_context, sockets[1], host);
     ck_assert_ptr_nonnull(client);
     sent = malloc(BYTES);
     received = malloc(BYTES);
@@ -113,7 +113,7 @@ begin(int version, const char *host)
 static void
 end(void)
 {
-    tls_link_destroy(&client);
+    tls_conn_destroy(&client);
     ck_assert_ptr_null(client);
     tls_destroy(&client_context);
     SSL_free(server);
@@ -132,7 +132,7 @@ shake(void)
 
     for (int i = 0; i < 1000; i++) {
         if (status != TLS_DONE)
-            status = tls_link_handshake(client);
+            status = tls_conn_handshake(client);
         if (status == TLS_BROKEN)
             return status;
         if (SSL_do_handshake(server) == 1 && status == TLS_DONE)
@@ -166,7 +166,7 @@ START_TEST(reading)
         }
         ERR_clear_error();
         enum tls_status status;
-        while ((status = tls_link_read(client, out, sizeof(out), &got)) ==
+        while ((status = tls_conn_read(client, out, sizeof(out), &got)) ==
                TLS_DONE) {
             ck_assert_uint_gt(got, 0);
             memcpy(received + taken, out, got);
@@ -196,7 +196,7 @@ START_TEST(writing)
             char *elsewhere = malloc(len);
             memcpy(elsewhere, sent + given, len);
             enum tls_status status =
-                tls_link_write(client, elsewhere, len, &done);
+                tls_conn_write(client, elsewhere, len, &done);
             free(elsewhere);
             if (status == TLS_DONE) {
                 ck_assert_uint_gt(done, 0);
@@ -226,14 +226,14 @@ START_TEST(nothing_is_kept_back)
 
     begin(versions[_i], "redis.example");
     ck_assert_int_eq(shake(), TLS_DONE);
-    ck_assert_int_eq(tls_link_read(client, out, sizeof(out), &got),
+    ck_assert_int_eq(tls_conn_read(client, out, sizeof(out), &got),
         TLS_WANTS_READ); /* tickets, if any */
     for (int i = 0; i < 3; i++)
         ck_assert_int_eq(SSL_write_ex(server, sent, 400, &done), 1);
     for (int i = 0; i < 3; i++) {
         ck_assert_int_eq(recv(sockets[1], out, 1, MSG_PEEK), 1);
         ck_assert_int_eq(
-            tls_link_read(client, out, sizeof(out), &got), TLS_DONE);
+            tls_conn_read(client, out, sizeof(out), &got), TLS_DONE);
         ck_assert_uint_eq(got, 400);
     }
     ck_assert_int_eq(recv(sockets[1], out, 1, MSG_PEEK), -1);
@@ -247,7 +247,7 @@ START_TEST(another_name)
     begin(versions[_i], "other.example");
     ck_assert_int_eq(shake(), TLS_BROKEN);
     ck_assert_ptr_nonnull(
-        strstr(tls_link_why(client), "does not name \"other.example\""));
+        strstr(tls_conn_why(client), "does not name \"other.example\""));
     end();
 }
 
@@ -261,7 +261,7 @@ START_TEST(refused)
     begin(versions[_i], "redis.example");
     SSL_set_verify(
         server, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
-    while (tls_link_handshake(client) == TLS_WANTS_READ) {
+    while (tls_conn_handshake(client) == TLS_WANTS_READ) {
         if (SSL_do_handshake(server) != 1 && ERR_peek_error() != 0)
             break;
         ERR_clear_error();
@@ -270,13 +270,13 @@ START_TEST(refused)
     if (versions[_i] == TLS1_3_VERSION) {
         ck_assert_int_eq(SSL_do_handshake(server), -1);
         shutdown(sockets[0], SHUT_RDWR);
-        ck_assert_int_eq(tls_link_write(client, sent, 100, &done), TLS_BROKEN);
-        ck_assert_str_eq(tls_link_why(client),
+        ck_assert_int_eq(tls_conn_write(client, sent, 100, &done), TLS_BROKEN);
+        ck_assert_str_eq(tls_conn_why(client),
             "it ends TLS (tlsv13 alert certificate required)");
     } else {
         shutdown(sockets[0], SHUT_RDWR);
-        ck_assert_int_eq(tls_link_handshake(client), TLS_BROKEN);
-        ck_assert_str_eq(tls_link_why(client),
+        ck_assert_int_eq(tls_conn_handshake(client), TLS_BROKEN);
+        ck_assert_str_eq(tls_conn_why(client),
             "it ends TLS (sslv3 alert handshake failure)");
     }
     ck_assert_uint_eq(ERR_peek_error(), 0);
@@ -295,16 +295,16 @@ START_TEST(gone)
     begin(versions[_i], "redis.example");
     ck_assert_int_eq(shake(), TLS_DONE);
     shutdown(sockets[0], SHUT_RDWR);
-    ck_assert_int_eq(tls_link_write(client, sent, 100, &done), TLS_BROKEN);
-    ck_assert_str_eq(tls_link_why(client), "Broken pipe");
+    ck_assert_int_eq(tls_conn_write(client, sent, 100, &done), TLS_BROKEN);
+    ck_assert_str_eq(tls_conn_why(client), "Broken pipe");
     ck_assert_uint_eq(ERR_peek_error(), 0);
     end();
     begin(versions[_i], "redis.example");
     ck_assert_int_eq(shake(), TLS_DONE);
     shutdown(sockets[0], SHUT_RDWR);
     ck_assert_int_eq(
-        tls_link_read(client, out, sizeof(out), &done), TLS_BROKEN);
-    ck_assert_str_eq(tls_link_why(client), "closed by Redis");
+        tls_conn_read(client, out, sizeof(out), &done), TLS_BROKEN);
+    ck_assert_str_eq(tls_conn_why(client), "closed by Redis");
     ck_assert_uint_eq(ERR_peek_error(), 0);
     end();
 }
@@ -321,7 +321,7 @@ START_TEST(its_settings_are_gone)
     tls_destroy(&client_context);
     ck_assert_int_eq(shake(), TLS_DONE);
     ck_assert_int_eq(SSL_write_ex(server, sent, 10, &done), 1);
-    ck_assert_int_eq(tls_link_read(client, out, sizeof(out), &done), TLS_DONE);
+    ck_assert_int_eq(tls_conn_read(client, out, sizeof(out), &done), TLS_DONE);
     ck_assert_mem_eq(out, sent, done);
     end();
 }
@@ -338,9 +338,9 @@ START_TEST(errors_of_others)
     ck_assert_int_eq(shake(), TLS_DONE);
     ERR_raise(ERR_LIB_SSL, SSL_R_BAD_LENGTH);
     ck_assert_int_eq(
-        tls_link_read(client, out, sizeof(out), &done), TLS_WANTS_READ);
+        tls_conn_read(client, out, sizeof(out), &done), TLS_WANTS_READ);
     ERR_raise(ERR_LIB_SSL, SSL_R_BAD_LENGTH);
-    ck_assert_int_eq(tls_link_write(client, sent, 100, &done), TLS_DONE);
+    ck_assert_int_eq(tls_conn_write(client, sent, 100, &done), TLS_DONE);
     end();
 }
 

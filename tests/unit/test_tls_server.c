@@ -29,7 +29,7 @@ static struct tls *context;
 static SSL_CTX *client_context;
 static int sockets[2]; /* the client's, the server's */
 static SSL *client;
-static struct tls_link *server;
+static struct tls_conn *server;
 
 /* Its own issuer. The alternatives are as OpenSSL's configuration has them, or
  * NULL; `days` until it ends. */
@@ -112,7 +112,7 @@ begin(X509 *shown, bool shows, bool required)
     client = SSL_new(client_context);
     SSL_set_fd(client, sockets[0]);
     SSL_set_connect_state(client);
-    server = tls_link_create(context, sockets[1], NULL);
+    server = tls_conn_create(context, sockets[1], NULL);
     ck_assert_ptr_nonnull(server);
 }
 
@@ -120,7 +120,7 @@ static void
 end(void)
 {
     ck_assert_uint_eq(ERR_peek_error(), 0);
-    tls_link_destroy(&server);
+    tls_conn_destroy(&server);
     tls_destroy(&context);
     SSL_free(client);
     SSL_CTX_free(client_context);
@@ -138,7 +138,7 @@ shake(void)
     for (int i = 0; i < 100 && status != TLS_DONE; i++) {
         (void)SSL_do_handshake(client);
         ERR_clear_error();
-        status = tls_link_handshake(server);
+        status = tls_conn_handshake(server);
         if (status == TLS_BROKEN)
             return status;
     }
@@ -184,7 +184,7 @@ START_TEST(names)
         begin(cert, true, false);
         ck_assert_int_eq(shake(), TLS_DONE);
         given[0] = '\0';
-        ck_assert(tls_link_names(server, add_name, given));
+        ck_assert(tls_conn_names(server, add_name, given));
         ck_assert_str_eq(given, table[i].expected);
         end();
         X509_free(cert);
@@ -213,7 +213,7 @@ START_TEST(name_with_a_zero)
     ck_assert_int_gt(X509_sign(cert, key, EVP_sha256()), 0);
     begin(cert, true, false);
     ck_assert_int_eq(shake(), TLS_DONE);
-    ck_assert(tls_link_names(server, add_name, given));
+    ck_assert(tls_conn_names(server, add_name, given));
     ck_assert_str_eq(given, "ops0.example;");
     end();
     X509_free(cert);
@@ -257,10 +257,10 @@ START_TEST(who_is_let_in)
         ck_assert_int_eq(status, table[i].why == NULL ? TLS_DONE : TLS_BROKEN);
         if (table[i].why == NULL) {
             ck_assert(
-                tls_link_names(server, add_name, given) == table[i].shows);
+                tls_conn_names(server, add_name, given) == table[i].shows);
         } else {
-            ck_assert_str_eq(tls_link_why(server), table[i].why);
-            ck_assert_int_eq(tls_link_failure(server), TLS_FAILED_CERTIFICATE);
+            ck_assert_str_eq(tls_conn_why(server), table[i].why);
+            ck_assert_int_eq(tls_conn_failure(server), TLS_FAILED_CERTIFICATE);
         }
         end();
         X509_free(cert);
@@ -268,7 +268,7 @@ START_TEST(who_is_let_in)
     }
     begin(NULL, false, false);
     ck_assert_int_eq(shake(), TLS_DONE);
-    ck_assert(!tls_link_names(server, add_name, given));
+    ck_assert(!tls_conn_names(server, add_name, given));
     end();
     EVP_PKEY_free(key);
 }
@@ -302,21 +302,21 @@ START_TEST(ends)
     ck_assert_int_eq(SSL_SESSION_is_resumable(SSL_get0_session(client)), 0);
     ck_assert_int_eq(SSL_write_ex(client, "LOCK a\n", 7, &got), 1);
     ck_assert_int_eq(SSL_shutdown(client), 0);
-    ck_assert_int_eq(tls_link_read(server, out, sizeof(out), &got), TLS_DONE);
+    ck_assert_int_eq(tls_conn_read(server, out, sizeof(out), &got), TLS_DONE);
     ck_assert_mem_eq(out, "LOCK a\n", got);
     for (int i = 0; i < 3; i++)
         ck_assert_int_eq(
-            tls_link_read(server, out, sizeof(out), &got), TLS_ENDED);
-    ck_assert_int_eq(tls_link_write(server, "* BYE\n", 6, &got), TLS_DONE);
-    ck_assert_int_eq(tls_link_end(server), TLS_DONE);
+            tls_conn_read(server, out, sizeof(out), &got), TLS_ENDED);
+    ck_assert_int_eq(tls_conn_write(server, "* BYE\n", 6, &got), TLS_DONE);
+    ck_assert_int_eq(tls_conn_end(server), TLS_DONE);
     check_client_gets("* BYE\n", SSL_ERROR_ZERO_RETURN);
     end();
     begin(NULL, false, false);
     ck_assert_int_eq(shake(), TLS_DONE);
     shutdown(sockets[0], SHUT_WR);
-    ck_assert_int_eq(tls_link_read(server, out, sizeof(out), &got), TLS_BROKEN);
-    ck_assert_int_eq(tls_link_failure(server), TLS_FAILED_GONE);
-    ck_assert_str_eq(tls_link_why(server), "closed by the client");
+    ck_assert_int_eq(tls_conn_read(server, out, sizeof(out), &got), TLS_BROKEN);
+    ck_assert_int_eq(tls_conn_failure(server), TLS_FAILED_GONE);
+    ck_assert_str_eq(tls_conn_why(server), "closed by the client");
     end();
     EVP_PKEY_free(key);
 }
@@ -333,17 +333,17 @@ START_TEST(within_a_record)
     key = EVP_EC_gen("P-256");
     begin(NULL, false, false);
     ck_assert_int_eq(shake(), TLS_DONE);
-    ck_assert(!tls_link_is_within(server));
+    ck_assert(!tls_conn_is_within(server));
     ck_assert_int_eq(SSL_write_ex(client, "LOCK a\n", 7, &got), 1);
     ssize_t len = recv(sockets[1], sealed, sizeof(sealed), 0);
     for (ssize_t i = 0; i < len; i++) {
         ck_assert_int_eq(
-            tls_link_read(server, out, sizeof(out), &got), TLS_WANTS_READ);
-        ck_assert(tls_link_is_within(server) == (i > 0));
+            tls_conn_read(server, out, sizeof(out), &got), TLS_WANTS_READ);
+        ck_assert(tls_conn_is_within(server) == (i > 0));
         ck_assert_int_eq(send(sockets[0], sealed + i, 1, 0), 1);
     }
-    ck_assert_int_eq(tls_link_read(server, out, sizeof(out), &got), TLS_DONE);
-    ck_assert(!tls_link_is_within(server));
+    ck_assert_int_eq(tls_conn_read(server, out, sizeof(out), &got), TLS_DONE);
+    ck_assert(!tls_conn_is_within(server));
     end();
     EVP_PKEY_free(key);
 }
@@ -360,31 +360,31 @@ START_TEST(other_words)
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
         begin(NULL, false, false);
         ck_assert_int_gt(send(sockets[0], words[i], strlen(words[i]), 0), 0);
-        ck_assert_int_eq(tls_link_handshake(server), TLS_BROKEN);
-        ck_assert_int_eq(tls_link_failure(server), TLS_FAILED_PROTOCOL);
+        ck_assert_int_eq(tls_conn_handshake(server), TLS_BROKEN);
+        ck_assert_int_eq(tls_conn_failure(server), TLS_FAILED_PROTOCOL);
         ck_assert_ptr_nonnull(
-            strstr(tls_link_why(server), "it does not speak TLS ("));
+            strstr(tls_conn_why(server), "it does not speak TLS ("));
         end();
     }
     begin(NULL, false, false);
     char group[] = "ffdhe2048";
     ck_assert_int_eq(SSL_set1_groups_list(client, group), 1);
     ck_assert_int_eq(shake(), TLS_BROKEN);
-    ck_assert_int_eq(tls_link_failure(server), TLS_FAILED_PROTOCOL);
+    ck_assert_int_eq(tls_conn_failure(server), TLS_FAILED_PROTOCOL);
     end();
     begin(NULL, false, false);
     SSL_set_security_level(client, 0);
     SSL_set_min_proto_version(client, TLS1_VERSION);
     SSL_set_max_proto_version(client, TLS1_1_VERSION);
     ck_assert_int_eq(shake(), TLS_BROKEN);
-    ck_assert_str_eq(tls_link_why(server), "TLS failed (unsupported protocol)");
+    ck_assert_str_eq(tls_conn_why(server), "TLS failed (unsupported protocol)");
     end();
     begin(NULL, false, false);
     shutdown(sockets[0], SHUT_WR);
-    ck_assert_int_eq(tls_link_handshake(server), TLS_BROKEN);
-    ck_assert_int_eq(tls_link_failure(server), TLS_FAILED_GONE);
+    ck_assert_int_eq(tls_conn_handshake(server), TLS_BROKEN);
+    ck_assert_int_eq(tls_conn_failure(server), TLS_FAILED_GONE);
     ck_assert_str_eq(
-        tls_link_why(server), "closed by the client in the TLS handshake");
+        tls_conn_why(server), "closed by the client in the TLS handshake");
     end();
     EVP_PKEY_free(key);
 }

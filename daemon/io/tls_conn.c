@@ -18,7 +18,7 @@
  * protocol names for as long as the connection lasts. */
 #define HELLO_BYTES 16384
 
-struct tls_link {
+struct tls_conn {
     struct tls *tls; /* ref, counted */
     SSL *ssl;        /* owned, with its BIO */
     struct tls_socket socket;
@@ -32,17 +32,17 @@ struct tls_link {
 /* Reasons */
 
 static const char *
-peer_of(const struct tls_link *link)
+peer_of(const struct tls_conn *conn)
 {
-    return link->tls->role == TLS_SERVER ? "the client" : "Redis";
+    return conn->tls->role == TLS_SERVER ? "the client" : "Redis";
 }
 
-static void conn_fail(struct tls_link *link, enum tls_failure failure,
+static void conn_fail(struct tls_conn *conn, enum tls_failure failure,
     const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 static void
 conn_fail(
-    struct tls_link *link, enum tls_failure failure, const char *format, ...)
+    struct tls_conn *conn, enum tls_failure failure, const char *format, ...)
 {
     char why[TLS_NAME_BYTES + 100];
     va_list arguments;
@@ -50,25 +50,25 @@ conn_fail(
     va_start(arguments, format);
     (void)vsnprintf(why, sizeof(why), format, arguments);
     va_end(arguments);
-    link->failure = failure;
-    free(link->why);
-    link->why = strdup(why);
+    conn->failure = failure;
+    free(conn->why);
+    conn->why = strdup(why);
 }
 
 /* The peer's certificate was refused. */
 static void
-fail_certificate(struct tls_link *link, long verified)
+fail_certificate(struct tls_conn *conn, long verified)
 {
     bool name = verified == X509_V_ERR_HOSTNAME_MISMATCH ||
                 verified == X509_V_ERR_IP_ADDRESS_MISMATCH;
 
     if (name)
-        conn_fail(link, TLS_FAILED_CERTIFICATE,
+        conn_fail(conn, TLS_FAILED_CERTIFICATE,
             "its certificate does not name \"%s\", as redis.tls.verify "
             "requires",
-            link->name);
+            conn->name);
     else
-        conn_fail(link, TLS_FAILED_CERTIFICATE,
+        conn_fail(conn, TLS_FAILED_CERTIFICATE,
             "its certificate cannot be verified: %s",
             X509_verify_cert_error_string(verified));
 }
@@ -92,32 +92,32 @@ is_about_certificate(unsigned long error)
 }
 
 static void
-fail_protocol(struct tls_link *link)
+fail_protocol(struct tls_conn *conn)
 {
     unsigned long error = ERR_peek_error();
-    long verified = SSL_get_verify_result(link->ssl);
+    long verified = SSL_get_verify_result(conn->ssl);
     enum tls_failure failure = is_about_certificate(error)
                                    ? TLS_FAILED_CERTIFICATE
                                    : TLS_FAILED_PROTOCOL;
     const char *what = "TLS failed";
 
-    if (!link->handshaken && verified != X509_V_OK) {
-        fail_certificate(link, verified);
+    if (!conn->handshaken && verified != X509_V_OK) {
+        fail_certificate(conn, verified);
         return;
     }
-    if (!link->handshaken && holdfast_tls_is_foreign(error))
+    if (!conn->handshaken && holdfast_tls_is_foreign(error))
         what = "it does not speak TLS";
     else if (holdfast_tls_is_alert(error))
         what = "it ends TLS";
-    conn_fail(link, failure, "%s (%s)", what, holdfast_tls_text(error));
+    conn_fail(conn, failure, "%s (%s)", what, holdfast_tls_text(error));
 }
 
 /* The status of a call that returned `result`. */
 static enum tls_status
-conn_status(struct tls_link *link, int result)
+conn_status(struct tls_conn *conn, int result)
 {
-    int status = SSL_get_error(link->ssl, result);
-    const char *when = link->handshaken ? "" : " in the TLS handshake";
+    int status = SSL_get_error(conn->ssl, result);
+    const char *when = conn->handshaken ? "" : " in the TLS handshake";
 
     if (status == SSL_ERROR_NONE)
         return TLS_DONE;
@@ -125,13 +125,13 @@ conn_status(struct tls_link *link, int result)
         return TLS_WANTS_READ;
     if (status == SSL_ERROR_WANT_WRITE)
         return TLS_WANTS_WRITE;
-    if (link->socket.error != 0)
+    if (conn->socket.error != 0)
         conn_fail(
-            link, TLS_FAILED_GONE, "%s%s", strerror(link->socket.error), when);
+            conn, TLS_FAILED_GONE, "%s%s", strerror(conn->socket.error), when);
     else if (status == SSL_ERROR_ZERO_RETURN || holdfast_tls_is_end())
-        conn_fail(link, TLS_FAILED_GONE, "closed by %s%s", peer_of(link), when);
+        conn_fail(conn, TLS_FAILED_GONE, "closed by %s%s", peer_of(conn), when);
     else
-        fail_protocol(link);
+        fail_protocol(conn);
     ERR_clear_error();
     return status == SSL_ERROR_ZERO_RETURN ? TLS_ENDED : TLS_BROKEN;
 }
@@ -143,31 +143,31 @@ static void
 conn_message(int write, int version, int type, const void *message, size_t len,
     SSL *ssl, void *arg)
 {
-    struct tls_link *link = arg;
+    struct tls_conn *conn = arg;
     const uint8_t *kind = message;
 
     (void)version;
     (void)ssl;
     if (write == 0 && type == SSL3_RT_HANDSHAKE && len > HELLO_BYTES &&
         kind[0] == SSL3_MT_CLIENT_HELLO)
-        link->hello_is_long = true;
+        conn->hello_is_long = true;
 }
 
 /* `name` is the server's; NULL: the peer is a client. */
 static bool
-conn_prepare(struct tls_link *link, const struct tls *tls)
+conn_prepare(struct tls_conn *conn, const struct tls *tls)
 {
-    link->ssl = holdfast_tls_open(tls->context, tls->sockets, &link->socket);
-    if (link->ssl == NULL)
+    conn->ssl = holdfast_tls_open(tls->context, tls->sockets, &conn->socket);
+    if (conn->ssl == NULL)
         return false;
     if (tls->role == TLS_SERVER) {
-        SSL_set_accept_state(link->ssl);
-        SSL_set_msg_callback(link->ssl, conn_message);
-        SSL_set_msg_callback_arg(link->ssl, link);
-        return SSL_set_app_data(link->ssl, &link->hello_is_long) == 1;
+        SSL_set_accept_state(conn->ssl);
+        SSL_set_msg_callback(conn->ssl, conn_message);
+        SSL_set_msg_callback_arg(conn->ssl, conn);
+        return SSL_set_app_data(conn->ssl, &conn->hello_is_long) == 1;
     }
-    SSL_set_connect_state(link->ssl);
-    return holdfast_tls_expect(link->ssl, link->name, tls->any_name);
+    SSL_set_connect_state(conn->ssl);
+    return holdfast_tls_expect(conn->ssl, conn->name, tls->any_name);
 }
 
 static char *
@@ -180,58 +180,58 @@ name_for(const struct tls *tls, const char *host)
     return strdup(name);
 }
 
-struct tls_link *
-tls_link_create(struct tls *tls, int fd, const char *host)
+struct tls_conn *
+tls_conn_create(struct tls *tls, int fd, const char *host)
 {
-    struct tls_link *link = calloc(1, sizeof(*link));
+    struct tls_conn *conn = calloc(1, sizeof(*conn));
 
     require(fd >= 0 && (host == NULL) == (tls->role == TLS_SERVER));
-    if (link == NULL)
+    if (conn == NULL)
         return NULL;
-    link->tls = tls;
+    conn->tls = tls;
     tls->refs++;
-    link->socket.fd = fd;
+    conn->socket.fd = fd;
     if (host != NULL)
-        link->name = name_for(tls, host);
+        conn->name = name_for(tls, host);
     ERR_clear_error();
-    if ((host != NULL && link->name == NULL) || !conn_prepare(link, tls))
-        tls_link_destroy(&link);
+    if ((host != NULL && conn->name == NULL) || !conn_prepare(conn, tls))
+        tls_conn_destroy(&conn);
     ERR_clear_error();
-    return link;
+    return conn;
 }
 
 void
-tls_link_destroy(struct tls_link **link)
+tls_conn_destroy(struct tls_conn **conn)
 {
-    if (*link == NULL)
+    if (*conn == NULL)
         return;
-    SSL_free((*link)->ssl);
+    SSL_free((*conn)->ssl);
     ERR_clear_error();
-    tls_unref((*link)->tls);
-    free((*link)->name);
-    free((*link)->why);
-    free(*link);
-    *link = NULL;
+    tls_unref((*conn)->tls);
+    free((*conn)->name);
+    free((*conn)->why);
+    free(*conn);
+    *conn = NULL;
 }
 
 enum tls_status
-tls_link_handshake(struct tls_link *link)
+tls_conn_handshake(struct tls_conn *conn)
 {
-    require(!link->handshaken);
+    require(!conn->handshaken);
     ERR_clear_error();
-    enum tls_status status = conn_status(link, SSL_do_handshake(link->ssl));
-    if (status == TLS_BROKEN && link->hello_is_long)
-        conn_fail(link, TLS_FAILED_PROTOCOL, "its ClientHello is too long");
-    link->handshaken = status == TLS_DONE;
+    enum tls_status status = conn_status(conn, SSL_do_handshake(conn->ssl));
+    if (status == TLS_BROKEN && conn->hello_is_long)
+        conn_fail(conn, TLS_FAILED_PROTOCOL, "its ClientHello is too long");
+    conn->handshaken = status == TLS_DONE;
     return status;
 }
 
 enum tls_status
-tls_link_read(struct tls_link *link, char *out, size_t room, size_t *got)
+tls_conn_read(struct tls_conn *conn, char *out, size_t room, size_t *got)
 {
-    require(link->handshaken && room > 0);
+    require(conn->handshaken && room > 0);
     ERR_clear_error();
-    return conn_status(link, SSL_read_ex(link->ssl, out, room, got));
+    return conn_status(conn, SSL_read_ex(conn->ssl, out, room, got));
 }
 
 /*
@@ -239,61 +239,61 @@ tls_link_read(struct tls_link *link, char *out, size_t room, size_t *got)
  * after the handshake, and closes: the reason may lie here unread.
  */
 static void
-find_last_word(struct tls_link *link)
+find_last_word(struct tls_conn *conn)
 {
     char ignored[1];
     size_t got;
 
     ERR_clear_error();
-    if (SSL_read_ex(link->ssl, ignored, sizeof(ignored), &got) != 1 &&
+    if (SSL_read_ex(conn->ssl, ignored, sizeof(ignored), &got) != 1 &&
         holdfast_tls_is_alert(ERR_peek_error()))
-        fail_protocol(link);
+        fail_protocol(conn);
     ERR_clear_error();
 }
 
 enum tls_status
-tls_link_write(
-    struct tls_link *link, const char *bytes, size_t len, size_t *sent)
+tls_conn_write(
+    struct tls_conn *conn, const char *bytes, size_t len, size_t *sent)
 {
-    require(link->handshaken && len > 0);
+    require(conn->handshaken && len > 0);
     ERR_clear_error();
     enum tls_status status =
-        conn_status(link, SSL_write_ex(link->ssl, bytes, len, sent));
-    if (status == TLS_BROKEN && link->socket.error != 0)
-        find_last_word(link);
+        conn_status(conn, SSL_write_ex(conn->ssl, bytes, len, sent));
+    if (status == TLS_BROKEN && conn->socket.error != 0)
+        find_last_word(conn);
     return status;
 }
 
 enum tls_status
-tls_link_end(struct tls_link *link)
+tls_conn_end(struct tls_conn *conn)
 {
-    require(link->handshaken);
+    require(conn->handshaken);
     ERR_clear_error();
-    int result = SSL_shutdown(link->ssl);
+    int result = SSL_shutdown(conn->ssl);
     /* 0: the peer has not ended TLS yet, which is not waited for */
     if (result >= 0)
         return TLS_DONE;
-    return conn_status(link, result);
+    return conn_status(conn, result);
 }
 
 bool
-tls_link_is_within(const struct tls_link *link)
+tls_conn_is_within(const struct tls_conn *conn)
 {
     /* With only its header, nothing is pending. */
-    return SSL_has_pending(link->ssl) == 1 ||
-           strcmp(SSL_rstate_string(link->ssl), "RB") == 0;
+    return SSL_has_pending(conn->ssl) == 1 ||
+           strcmp(SSL_rstate_string(conn->ssl), "RB") == 0;
 }
 
 const char *
-tls_link_why(const struct tls_link *link)
+tls_conn_why(const struct tls_conn *conn)
 {
-    return link->why != NULL ? link->why : "no memory to say why";
+    return conn->why != NULL ? conn->why : "no memory to say why";
 }
 
 enum tls_failure
-tls_link_failure(const struct tls_link *link)
+tls_conn_failure(const struct tls_conn *conn)
 {
-    return link->failure;
+    return conn->failure;
 }
 
 /* Names of the certificate's owner. */
@@ -337,12 +337,12 @@ give_common_names(const X509 *cert, tls_name *name, void *arg)
 }
 
 bool
-tls_link_names(const struct tls_link *link, tls_name *name, void *arg)
+tls_conn_names(const struct tls_conn *conn, tls_name *name, void *arg)
 {
-    require(link->handshaken);
-    const X509 *cert = SSL_get0_peer_certificate(link->ssl);
+    require(conn->handshaken);
+    const X509 *cert = SSL_get0_peer_certificate(conn->ssl);
 
-    if (cert == NULL || SSL_get_verify_result(link->ssl) != X509_V_OK)
+    if (cert == NULL || SSL_get_verify_result(conn->ssl) != X509_V_OK)
         return false;
     ERR_clear_error();
     if (!give_alternatives(cert, name, arg))
