@@ -3,6 +3,7 @@
  */
 #include "daemon/driver/engine.h"
 
+#include "daemon/base/assert.h"
 #include "proto/request.h"
 
 /* Steps that may gather effects before these are carried out. */
@@ -71,6 +72,15 @@ engine_now(struct engine *engine)
     return engine->now_us;
 }
 
+/* Whether effects wait to be carried out. */
+static bool
+engine_owes(const struct engine *engine)
+{
+    return engine->effects.entry_count > 0 ||
+           !list_empty(&engine->effects.ops) ||
+           !list_empty(&engine->effects.hurried);
+}
+
 void
 engine_carry_out(struct engine *engine)
 {
@@ -78,18 +88,22 @@ engine_carry_out(struct engine *engine)
 
     for (uint32_t i = 0; i < effects->entry_count; i++)
         engine->sink.effect(engine->arg, &effects->entries[i]);
+    engine->writing = true;
     engine->sink.written(engine->arg);
+    engine->writing = false;
     if (!list_empty(&engine->effects.ops))
         store_submit(engine->store, engine_now(engine), &engine->effects.ops);
     if (!list_empty(&engine->effects.hurried))
         store_hurry(
             engine->store, engine_now(engine), &engine->effects.hurried);
     effects_clear(&engine->effects);
+    require(!engine_owes(engine));
 }
 
 void
 engine_step(struct engine *engine, struct core_event *event)
 {
+    require(!engine->writing);
     if (!effects_room(&engine->effects))
         engine_carry_out(engine);
     core_step(engine->core, engine_now(engine), event, &engine->effects);
@@ -112,6 +126,7 @@ engine_take(struct engine *engine, struct engine_input *input, char *data,
             line_next(data + done, len - done, engine->line_max,
                 &input->skipping, &used, &event.line.at, &event.line.len);
         done += used;
+        require(done <= len);
         if (status == LINE_MORE)
             break;
         event.kind = status == LINE_FOUND ? CORE_LINE : CORE_TOO_LONG;
@@ -189,15 +204,6 @@ engine_conn_lost(struct engine *engine, struct store_conn conn,
 {
     store_closed(engine->store, conn, engine_now(engine), reason, why);
     engine_drain_store(engine);
-}
-
-/* Whether effects wait to be carried out. */
-static bool
-engine_owes(const struct engine *engine)
-{
-    return engine->effects.entry_count > 0 ||
-           !list_empty(&engine->effects.ops) ||
-           !list_empty(&engine->effects.hurried);
 }
 
 /* A stop has begun, by a signal or by a client's DRAIN. */

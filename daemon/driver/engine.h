@@ -44,6 +44,7 @@ struct engine {
     uint64_t now_us;  /* of this turn; 0: none has begun */
     uint64_t stop_us; /* the latest end of a stop; WHEEL_NEVER: no stop */
     uint64_t stop_limit_us;
+    bool writing; /* in `written`: the core must not be moved */
     uint32_t line_max;
 };
 

@@ -432,6 +432,7 @@ client_await_end(struct client *client)
     const struct timeval left = {.tv_sec = (time_t)(left_us / 1000000),
         .tv_usec = (suseconds_t)(left_us % 1000000)};
 
+    require(client->state >= CLIENT_LEAVING);
     event_assign(
         &client->event, client->loop->base, -1, 0, client_readable, client);
     loop_arm(&client->event, &left);
@@ -578,6 +579,7 @@ effect_line(
 {
     const char *text = loop->engine.effects.text;
 
+    require(client_has_session(client));
     if (list_empty(&client->dirty_link))
         list_push_back(&loop->dirty, &client->dirty_link);
     if (client->turn_len == 0 && client->out_len == 0) {
@@ -778,4 +780,6 @@ client_close_all(struct loop *loop)
 
     while ((at = list_pop_front(&loop->clients)) != NULL)
         client_destroy(container_of(at, struct client, link));
+    require(loop->client_count == 0 && loop->handshake_count == 0);
+    require(loop->tls_count == 0 && loop->memory == 0);
 }

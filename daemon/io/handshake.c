@@ -207,6 +207,7 @@ handshake_await(struct client *client, short what)
     struct timeval wait = {.tv_sec = (time_t)(wait_us / 1000000),
         .tv_usec = (suseconds_t)(wait_us % 1000000)};
 
+    require(list_empty(&client->handshake->link));
     handshake_keeps_waiting(client->loop, client->handshake, now_us);
     event_assign(&client->event, client->loop->base, client->fd, what,
         handshake_event, client);

@@ -155,6 +155,7 @@ hooks_start(struct hooks *hooks)
     for (int i = 0; i < AT_ONCE; i++) {
         struct child *child = &hooks->children[i];
         while (child->pid == 0 && !list_empty(&hooks->turns)) {
+            require(hooks->turn_count > 0);
             struct turn *turn =
                 container_of(list_pop_front(&hooks->turns), struct turn, link);
             hooks->turn_count--;
@@ -178,6 +179,7 @@ log_failure(pid_t pid, int status)
 static void
 child_ended(struct hooks *hooks, struct child *child, int status)
 {
+    require(child->pid > 0);
     event_del(child->timer);
     if (child->late) {
         count(hooks->counters, COUNTER_hooks_late);

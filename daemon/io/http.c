@@ -54,6 +54,7 @@ struct http {
 static void
 connection_close(struct connection *connection)
 {
+    require(connection->fd >= 0);
     event_del(&connection->event);
     event_del(&connection->deadline);
     close(connection->fd);
@@ -98,6 +99,7 @@ connection_answer(
         page.status, reason_of(page.status), page.type, buffer_len(body),
         page.status == 405 ? "Allow: GET, HEAD\r\n" : "");
 
+    require(!connection->answered);
     require(len > 0 && (size_t)len < sizeof(head));
     require(buffer_append(&connection->out, head, (size_t)len));
     if (!head_only)

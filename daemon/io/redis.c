@@ -256,6 +256,7 @@ conn_read(struct redis_conn *conn)
     size_t got = conn->tls == NULL ? conn_receive(conn, &end)
                                    : conn_receive_tls(conn, &end);
 
+    require(conn_is_connected(conn));
     if (got > 0 && conn->state == REDIS_CONNECTED)
         conn_move(conn, REDIS_HEARD);
     if (got > 0 && !conn_take_replies(conn, got))
@@ -313,6 +314,7 @@ conn_write(struct redis_conn *conn)
     struct buffer *out = store_conn_output(loop->engine.store, conn->id.index);
     const char *end = NULL;
 
+    require(conn_is_connected(conn));
     while (buffer_len(out) > 0) {
         if (conn->tls == NULL ? conn_send(conn, out, &end)
                               : conn_send_tls(conn, out, &end))
@@ -351,6 +353,7 @@ conn_connected(struct redis_conn *conn)
 static void
 conn_handshake(struct redis_conn *conn)
 {
+    require(conn->state == REDIS_HANDSHAKE);
     switch (tls_conn_handshake(conn->tls)) {
     case TLS_DONE:
         conn_connected(conn);
@@ -377,6 +380,7 @@ conn_opened(struct redis_conn *conn)
     int error = 0;
     socklen_t len = sizeof(error);
 
+    require(conn->state == REDIS_CONNECTING);
     getsockopt(conn->fd, SOL_SOCKET, SO_ERROR, &error, &len);
     if (error != 0) {
         conn_failed(conn, error);
@@ -610,6 +614,7 @@ conn_connect(struct redis_conn *conn, const struct store_address *address)
     struct sockaddr_in6 v6 = {
         .sin6_family = AF_INET6, .sin6_port = htons(address->port)};
 
+    require(conn->state == REDIS_CLOSED);
     memcpy(conn->host, address->host, sizeof(conn->host));
     if (inet_pton(AF_INET, address->host, &v4.sin_addr) == 1)
         conn_connect_to(conn, (const struct sockaddr *)&v4, sizeof(v4));
@@ -653,6 +658,7 @@ redis_carry_out(struct loop *loop)
     struct store_wish wish;
 
     while (store_take_wish(loop->engine.store, &wish)) {
+        require(wish.conn.index < STORE_CONNS);
         struct redis_conn *conn = &loop->conns[wish.conn.index];
         conn_close(conn);
         conn->id = wish.conn;
