@@ -110,7 +110,7 @@ loop_turn(struct loop *loop)
 static bool
 loop_over(struct loop *loop)
 {
-    if (loop->stop_now)
+    if (loop->stop == STOP_AT_ONCE)
         return true;
     if (!engine_stopping(&loop->engine))
         return false;
@@ -137,7 +137,7 @@ loop_poll(struct loop *loop, uint64_t from_us)
         /* Without ONCE it would go on while any descriptor is ready. */
         if (event_base_loop(loop->base, EVLOOP_ONCE | EVLOOP_NONBLOCK) < 0)
             return false;
-        if (loop->engine.now_us != 0 || loop->stop_now)
+        if (loop->engine.now_us != 0 || loop->stop == STOP_AT_ONCE)
             return true;
     } while (clock_boot_us() < from_us + loop->settings.busy_poll_us);
     return false;
@@ -180,11 +180,11 @@ loop_run(struct loop *loop)
 void
 loop_stop(struct loop *loop)
 {
-    if (loop->stop_asked) {
-        loop->stop_now = true;
+    if (loop->stop != STOP_NONE) {
+        loop->stop = STOP_AT_ONCE;
         return;
     }
-    loop->stop_asked = true;
+    loop->stop = STOP_ASKED;
     engine_stop(&loop->engine);
 }
 

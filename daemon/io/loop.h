@@ -1,10 +1,10 @@
 /*
- * The event loop: sockets, and the turns in which core and store are moved.
+ * The event loop: sockets, and the turns of core and store.
  *
- * A turn: libevent reports ready sockets. Clients' lines and Redis' replies go
- * into the core, and its effects gather. Then come time, operations to the
- * store, its output and the clients' replies, one write for each. The order and
- * the time of a turn are the engine's.
+ * In a turn, libevent reports ready sockets. Lines of clients and replies of
+ * Redis go into the core, and its effects gather. Then come time, operations to
+ * the store, its output, and the replies to clients, with one write for each
+ * connection. The engine has the order and the time of a turn.
  */
 #ifndef HOLDFAST_IO_LOOP_H
 #define HOLDFAST_IO_LOOP_H
@@ -19,7 +19,7 @@ struct loop_address {
     char host[STORE_HOST_MAX]; /* or a path, where port is 0 and is_path */
     uint16_t port;
     bool is_path;
-    bool tls; /* for clients who speak it from the first byte on */
+    bool tls; /* TLS from the first byte on */
 };
 
 /* The users of a socket. */
@@ -29,7 +29,7 @@ enum socket_use {
     SOCKET_HTTP, /* operators */
 };
 
-/* One that listens already, of TCP or a path: see sd_listen_fds(3). */
+/* A socket that listens already, TCP or Unix: see sd_listen_fds(3). */
 struct loop_socket {
     int fd;
     const char *name; /* ref: for errors */
@@ -39,19 +39,20 @@ struct loop_socket {
 struct loop_settings {
     struct core_settings core;
     struct store_settings store;
-    const struct loop_address *listen; /* ref, until loop_create() is done */
+    /* Refs, until loop_create() is done. */
+    const struct loop_address *listen;
     uint32_t listen_count;
-    const struct loop_address *http;  /* ref, likewise; NULL: off */
-    const struct hook_settings *hook; /* ref, likewise; NULL: there is none */
-    /* In place of those of `listen`, or of `http`, that are of the kind. */
-    const struct loop_socket *passed; /* ref, likewise; owned from then on */
+    const struct loop_address *http;  /* NULL: off */
+    const struct hook_settings *hook; /* NULL: no hook */
+    /* They replace the addresses of their use. The loop owns the sockets. */
+    const struct loop_socket *passed;
     uint32_t passed_count;
-    /* ref, until the loop has another: to Redis; NULL: plain */
+    /* To Redis: ref, until the loop has another; NULL: plain. */
     struct tls *tls;
-    /* Likewise, for clients; NULL: there is no address for it. */
+    /* For clients: ref, until the loop has another; NULL: no TLS. */
     struct tls *client_tls;
     int backlog;
-    bool loopback_only; /* listens where no other machine gets, or not at all */
+    bool loopback_only; /* refuses addresses that other machines can reach */
     uint32_t keepalive_idle_s;
     uint32_t keepalive_interval_s;
     uint32_t keepalive_count;
@@ -61,14 +62,11 @@ struct loop_settings {
     uint64_t memory_max;   /* unread and unparsed bytes of all */
 };
 
-/*
- * Listens and makes all ready. NULL: `error` has a line that says what the
- * system refused.
- */
+/* Listens and makes all ready. NULL: `error` says why, in a line. */
 struct loop *loop_create(
     const struct loop_settings *settings, char *error, size_t error_bytes);
 
-/* Closes all, and frees it; *loop becomes NULL, and may be. */
+/* Closes all, and frees the loop; *loop becomes NULL, and may be NULL. */
 void loop_destroy(struct loop **loop);
 
 /*
@@ -78,37 +76,37 @@ void loop_destroy(struct loop **loop);
  */
 void loop_configure(struct loop *loop, const struct loop_settings *settings);
 
-/* From here on it is work of a turn, and counted as such in /metrics. */
+/* Begins a turn, whose time /metrics counts. */
 void loop_begin_turn(struct loop *loop);
 
-/* That a configuration was read again and taken, or not; for /metrics. */
+/* Notes the result of a reload, for /metrics. */
 void loop_note_reload(struct loop *loop, bool taken);
 
-/* Until loop_stop() has been done; returns the exit status. */
+/* Runs until the stop is done; returns the exit status. */
 int loop_run(struct loop *loop);
 
-/* Begins to stop; the second time at once. For signal events: one that comes
- * after DRAIN is the first. */
+/* Begins to stop, for signals. The second time stops at once; a DRAIN before
+ * does not count. */
 void loop_stop(struct loop *loop);
 
 typedef void loop_told(void *arg, const char *text);
 
-/* Has `told` called with a line for people when that changes, and once before:
- * whether locks can be granted, and why not. */
+/* Calls `told` now and at each change with a line for people: whether locks can
+ * be granted, and why not. */
 void loop_tell_health(struct loop *loop, loop_told *told, void *arg);
 
 struct event_base;
 
-/* For signals, watchdog, HTTP and the log, which live beside it. */
+/* The event base, for signals, watchdog, HTTP and the log. */
 struct event_base *loop_base(struct loop *loop);
 
-/* Refs; the counters of the process, which those beside the loop count in. */
+/* The counters of the process (ref). */
 struct counters *loop_counters(struct loop *loop);
 
-/* Whether locks can be granted; a ref, good for this turn. */
+/* Whether locks can be granted (ref, good for this turn). */
 const struct health *loop_health(const struct loop *loop);
 
-/* Whether a stop is under way, by a signal or by DRAIN. */
+/* Whether a stop is under way, by a signal or DRAIN. */
 bool loop_stopping(const struct loop *loop);
 
 #endif

@@ -28,14 +28,15 @@
 #define REDIS_READ  262144
 #define SECRET_POOL 4096
 
-/* One for each address that a host's name has. */
+/* The most sockets of a name: one for each of its addresses. */
 #define LISTEN_SOCKETS_MAX 8
 /* listen.tcp, listen.tls and listen.unix have 16 each at most. */
 #define LISTENERS_MAX (2 * 16 * LISTEN_SOCKETS_MAX + 16)
 
 #define CLIENT_BYE_LIMIT "* BYE limit\n"
 
-/* The result of a client's write; the core hears of it after the writes. */
+/* The result of a client's write. The core hears of it when all have written.
+ */
 enum client_fate {
     FATE_DRAINED, /* nothing is left to send */
     FATE_BROKEN,
@@ -85,7 +86,7 @@ struct client {
     enum client_fate fate;
     enum client_over over;
     struct loop *loop;     /* ref */
-    struct event event;    /* reading; or of the handshake */
+    struct event event;    /* reading, or of the handshake */
     struct event *writing; /* owned; only while output waits */
     struct tls_conn *tls;  /* owned; NULL: plain, or no handshake has begun */
     struct handshake *handshake; /* owned; while the handshake goes on */
@@ -93,31 +94,31 @@ struct client {
     struct peer_address *address;
     int fd;
     bool more;        /* wants CORE_MORE when its output is drained */
-    bool torn;        /* no memory for its output: what it gets ends there */
-    bool within;      /* a part of a record of TLS came, and counts as memory */
-    bool read_waits;  /* TLS has to write before it can be read on */
-    bool write_waits; /* the other way round */
+    bool torn;        /* no memory for its output, which ends there */
+    bool within;      /* a partial TLS record counts as memory */
+    bool read_waits;  /* TLS must write before it reads on */
+    bool write_waits; /* TLS must read before it writes on */
     uint16_t partial_len;
     struct engine_input input;
-    char *partial; /* owned; the beginning of a line, or NULL; on loop->late
-                      lines come before it */
-    char *out;     /* owned; what the socket did not take, or NULL */
+    char
+        *partial; /* owned; or NULL; on loop->late with whole lines before it */
+    char *out;    /* owned; output that the socket did not take, or NULL */
     uint32_t out_start;
     uint32_t out_len;
     uint32_t out_capacity;
     uint32_t turn_offset; /* in the effects' text: lines of this turn */
     uint32_t turn_len;
-    uint64_t close_us;   /* of CLIENT_LEAVING and later: closed then */
+    uint64_t close_us;   /* from CLIENT_LEAVING on: closed then */
     uint64_t silence_us; /* TCP ends it no sooner; UINT64_MAX: a Unix socket */
 };
 
-/* A handshake by TLS. */
+/* A TLS handshake. */
 struct handshake {
     struct list link;          /* loop->handshakes, or loop->handshakes_due */
     struct client *client;     /* ref */
     struct peer_address *peer; /* ref, the core's; NULL: not counted there */
     uint64_t end_us;
-    uint64_t since_us; /* it has kept the loop waiting since then */
+    uint64_t since_us; /* its client has kept the loop waiting since then */
     uint32_t waits;    /* how often the wait began anew */
     struct sockaddr_storage address;
     socklen_t address_len;
@@ -132,55 +133,61 @@ struct listener {
     char path[108]; /* of a Unix socket, to be removed; or empty */
 };
 
+/* The stop that signals ask for. The core has that of DRAIN. */
+enum stop_wish {
+    STOP_NONE,
+    STOP_ASKED,
+    STOP_AT_ONCE,
+};
+
 struct http;
 struct redis_conn;
 
 struct loop {
     struct loop_settings settings;
     struct event_base *base;
-    struct evdns_base *dns;   /* made when a name is to be resolved */
-    struct stat dns_files[2]; /* as it has read them */
+    struct evdns_base *dns;   /* NULL: no name was resolved yet */
+    struct stat dns_files[2]; /* as the resolver has read them */
     struct engine engine;
     struct counters counters;
     struct event timer;
-    uint64_t timer_us;          /* when it is set to; WHEEL_NEVER: it is not */
+    uint64_t timer_us;          /* its time; WHEEL_NEVER: not set */
     struct client **by_session; /* owned; by the handle's index */
     struct list clients;
-    struct list dirty;      /* clients with lines of this turn */
-    struct list fated;      /* clients with a fate to be met */
-    struct list late;       /* clients whose lines took too long for one turn */
-    struct list handshakes; /* of TLS' handshakes: who waits for its client */
-    struct list handshakes_due; /* those that can go on */
+    struct list dirty;          /* clients with lines of this turn */
+    struct list fated;          /* clients whose fate is to be met */
+    struct list late;           /* clients with lines left for the next turn */
+    struct list handshakes;     /* handshakes that wait for their clients */
+    struct list handshakes_due; /* handshakes that can go on */
     uint32_t handshake_count;
     uint32_t client_count;
     uint32_t client_max;
-    uint32_t tls_count; /* clients that have TLS by now */
-    uint64_t memory;    /* unread and unparsed bytes */
+    uint32_t tls_count; /* TLS clients, handshakes included */
+    uint64_t memory;    /* unread and unparsed bytes of clients */
     struct listener listeners[LISTENERS_MAX];
     uint32_t listener_count;
-    struct event accept_timer; /* after EMFILE, or where TLS is paused */
-    bool tls_paused;           /* nobody is accepted by TLS */
-    bool handshake_over;       /* a handshake's place has become free */
-    int spare_fd;              /* to be given up under EMFILE */
+    struct event accept_timer; /* ends a pause, after EMFILE or of TLS */
+    bool tls_paused;           /* no TLS client is accepted */
+    bool handshake_over;       /* a handshake has ended */
+    int spare_fd;              /* kept to refuse a client under EMFILE */
     struct redis_conn *conns;  /* owned; by index */
     struct http *http;         /* owned; NULL: off */
-    struct hooks *hooks;       /* owned; NULL: there is none */
+    struct hooks *hooks;       /* owned; NULL: no hook */
     uint64_t started_us;       /* CLOCK_REALTIME */
-    uint64_t reloaded_us;      /* likewise; the start was the first time */
-    bool reload_failed;        /* the last one */
-    char *read_buffer;         /* owned; shared by all reads of clients */
-    char *redis_buffer;        /* owned; likewise of links */
+    uint64_t reloaded_us; /* CLOCK_REALTIME; the start counts as a reload */
+    bool reload_failed;   /* the last reload */
+    char *read_buffer;    /* owned; for all reads of clients */
+    char *redis_buffer;   /* owned; for all reads of Redis */
     uint8_t secrets[SECRET_POOL];
     uint32_t secrets_left;
-    loop_told *told; /* of changes of health; NULL: nobody is */
+    loop_told *told; /* told of changes of health; NULL: none */
     void *told_arg;  /* ref */
     uint32_t told_changes;
-    bool poll_pays;  /* the last wait was over while polling, or as short */
-    bool stop_asked; /* by a signal, and not by DRAIN */
-    bool stop_now;
+    bool poll_pays; /* the last wait was short enough to poll */
+    enum stop_wish stop;
 };
 
-/* Sets a timer; where there is no memory for it, its time has come already. */
+/* Sets a timer. Without memory for it, its time has come at once. */
 static inline void
 loop_arm(struct event *event, const struct timeval *wait)
 {
