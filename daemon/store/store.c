@@ -31,7 +31,7 @@
 static bool
 store_has_seconds(const struct store *store)
 {
-    return store->settings.strict || store->quorum != NULL;
+    return store->settings.strict || store->topology->independent;
 }
 
 static bool
@@ -60,11 +60,8 @@ store_seed(struct store *store)
         const struct store_address *seed = &settings->nodes[i];
         uint16_t node = route_node(store, text_from(seed->host), seed->port);
         require(node != NODE_NONE);
-        /* Who is named twice is one. */
-        if (settings->topology == STORE_SENTINEL && !store->nodes[node].seed) {
-            store->nodes[node].sentinel = true;
-            store->sentinel_count++;
-        }
+        if (store->topology->seed != NULL)
+            store->topology->seed(store, &store->nodes[node]);
         store->nodes[node].seed = true;
     }
 }
@@ -79,6 +76,7 @@ store_create(const struct store_settings *settings, struct counters *counters,
         return NULL;
     require(settings->in_flight <= STORE_FLIGHT_MAX);
     store->settings = *settings;
+    store->topology = &topologies[settings->topology];
     store->counters = counters;
     store->prefix_len = strlen(settings->key_prefix);
     memcpy(store->channel, settings->key_prefix, store->prefix_len);
@@ -93,7 +91,7 @@ store_create(const struct store_settings *settings, struct counters *counters,
     store->health = (struct health){.node = HEALTH_NO_NODE,
         .reason = HEALTH_CONNECTING,
         .since_us = now_us};
-    if (settings->topology == STORE_CLUSTER)
+    if (store->topology->slots)
         store->health.slots = store->slots;
     store->master = NODE_NONE;
     store->master_said = NODE_UNSAID;
@@ -109,11 +107,11 @@ store_create(const struct store_settings *settings, struct counters *counters,
         return NULL;
     }
     store_seed(store);
-    if (settings->topology == STORE_QUORUM && !quorum_create(store)) {
+    if (store->topology->create != NULL && !store->topology->create(store)) {
         store_destroy(&store);
         return NULL;
     }
-    route_want_map(store);
+    store->map_wanted = true;
     return store;
 }
 
@@ -151,7 +149,9 @@ store_destroy(struct store **store)
     for (uint32_t i = 0; i < CONN_COUNT; i++)
         buffer_fini(&(*store)->conns[i].out);
     confirm_fini(*store);
-    quorum_destroy(*store);
+    if ((*store)->topology->destroy != NULL)
+        (*store)->topology->destroy(*store);
+    free((*store)->list);
     slab_fini(&(*store)->calls);
     table_abandon(&(*store)->leads);
     free(*store);
@@ -249,9 +249,8 @@ store_flush(struct store *store, uint64_t now_us, uint64_t realtime_us)
 
     store->realtime_us = realtime_us;
     store->now_us = now_us;
-    if (store->quorum != NULL)
-        quorum_tick(store);
-    sentinel_tick(store, now_us);
+    if (store->topology->tick != NULL)
+        store->topology->tick(store, now_us);
     for (uint32_t i = 0; i < store->node_count; i++)
         if (store->nodes[i].used)
             conn_tick(store, &store->conns[i], now_us);
@@ -259,9 +258,9 @@ store_flush(struct store *store, uint64_t now_us, uint64_t realtime_us)
         if (store->nodes[i].used)
             conn_tick(store, &store->conns[CONN_WITNESS + i], now_us);
     conn_tick(store, &store->conns[CONN_SUBSCRIBER], now_us);
-    if (store->settings.topology == STORE_SENTINEL)
-        conn_tick(store, &store->conns[CONN_SWITCHES], now_us);
-    route_tick(store, now_us);
+    conn_tick(store, &store->conns[CONN_SWITCHES], now_us);
+    if (store->topology->ask != NULL)
+        store->topology->ask(store, now_us);
     store_flush_nodes(store, now_us);
     while ((timer = wheel_pop(&store->wheel, now_us)) != NULL)
         op_due(store, container_of(timer, struct op, timer), now_us);
@@ -289,17 +288,12 @@ store_next_us(const struct store *store)
     }
     link_us = conn_next_us(store, &store->conns[CONN_SUBSCRIBER]);
     next_us = link_us < next_us ? link_us : next_us;
-    if (store->settings.topology == STORE_SENTINEL) {
-        link_us = conn_next_us(store, &store->conns[CONN_SWITCHES]);
-        next_us = link_us < next_us ? link_us : next_us;
-        if (store->votes_due_us < next_us)
-            next_us = store->votes_due_us;
-    }
-    if (route_next_us(store) < next_us)
-        next_us = route_next_us(store);
-    if (store->quorum != NULL && quorum_next_us(store) < next_us)
-        next_us = quorum_next_us(store);
-    return next_us;
+    link_us = conn_next_us(store, &store->conns[CONN_SWITCHES]);
+    next_us = link_us < next_us ? link_us : next_us;
+    uint64_t own_us = store->topology->next_us != NULL
+                          ? store->topology->next_us(store)
+                          : WHEEL_NEVER;
+    return own_us < next_us ? own_us : next_us;
 }
 
 struct op *
@@ -468,27 +462,29 @@ conn_is_ready(const struct store *store, const struct conn *conn)
 bool
 store_ready(const struct store *store)
 {
-    if (store->settings.topology == STORE_SINGLE)
-        return conn_is_ready(store, &store->conns[0]);
-    if (store->quorum != NULL)
-        return quorum_ready(store);
-    if (store->settings.topology == STORE_SENTINEL)
-        return store->master != NODE_NONE &&
-               conn_is_ready(store, &store->conns[store->master]);
-    if (store->slots_mapped < SLOT_COUNT)
+    const struct topology *topology = store->topology;
+    uint32_t ready = 0;
+    uint32_t away = 0;
+
+    if (topology->lacks != NULL && topology->lacks(store) != HEALTH_FINE)
         return false;
-    for (uint32_t i = 0; i < store->node_count; i++)
-        if (store->nodes[i].used && store->nodes[i].mapped &&
-            !conn_is_ready(store, &store->conns[i]))
-            return false;
-    return true;
+    for (uint32_t i = 0; i < store->node_count; i++) {
+        if (!node_counts(store, i))
+            continue;
+        if (conn_is_ready(store, &store->conns[i]))
+            ready++;
+        else
+            away++;
+    }
+    return topology->suffices != NULL ? topology->suffices(store, ready)
+                                      : away == 0;
 }
 
 void
 store_totals(const struct store *store, struct store_totals *totals)
 {
     *totals = (struct store_totals){0};
-    if (store->settings.topology == STORE_CLUSTER)
+    if (store->topology->slots)
         totals->slots_unserved = SLOT_COUNT - store->slots_mapped;
     for (uint32_t i = 0; i < store->node_count; i++) {
         const struct conn *conn = &store->conns[i];

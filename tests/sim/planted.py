@@ -231,7 +231,7 @@ PLANTED = {
         "MOVED is not followed",
         ("refused_moved",
          "    count(store->counters, COUNTER_redis_moved);\n"
-         "    route_want_map(store);",
+         "    store->map_wanted = true;",
          "    count(store->counters, COUNTER_redis_moved);")),
     "noscript-not-loaded": (
         "call_refused",

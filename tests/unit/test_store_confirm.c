@@ -5,8 +5,6 @@
 #include "tests/unit/log_kept.h"
 #include "tests/unit/store_rig.h"
 
-#include "daemon/store/topology/route.h"
-
 #include <stdio.h>
 #include <string.h>
 
@@ -343,7 +341,7 @@ SRIG_TEST(promoted, srig_create(STORE_CLUSTER, 2))
     ck_assert_int_eq(rig->store->conns[1].state, CONN_READY);
     ck_assert_int_eq(rig->store->conns[WIT + 1].state, CONN_DOWN);
     rig->map[0].port = 7001;
-    route_want_map(rig->store);
+    rig->store->map_wanted = true;
     replicas(rig, 1, 0);
     srig_history(rig, "master", 's', 'y', 'i');
     for (int s = 0; s < 10; s++) {

@@ -20,7 +20,7 @@ Suite *store_route_suite(void);
 static void
 refresh(struct srig *rig)
 {
-    route_want_map(rig->store);
+    rig->store->map_wanted = true;
     srig_settle(rig);
 }
 
@@ -79,7 +79,7 @@ SRIG_TEST(malformed_map, srig_cluster())
 
     rig->map[1] = malformed[_i];
     uint64_t before = srig_count(rig, COUNTER_redis_map_refreshes);
-    route_want_map(rig->store);
+    rig->store->map_wanted = true;
     for (int i = 0; i < 200; i++) {
         srig_pass(rig, 50);
         for (uint32_t link = 0; link < 3; link++)
@@ -234,7 +234,7 @@ SRIG_TEST(no_map, srig_cluster())
 
     log_keep(LOG_WARN);
     for (size_t i = 0; i < sizeof(replies) / sizeof(replies[0]); i++) {
-        route_want_map(rig->store);
+        rig->store->map_wanted = true;
         bool answered = false;
         while (!answered) {
             srig_pass(rig, 50);
@@ -535,7 +535,7 @@ times_asked(struct srig *rig, uint32_t node, int refreshes)
     unsigned asked = 0;
 
     for (int i = 0; i < refreshes; i++) {
-        route_want_map(rig->store);
+        rig->store->map_wanted = true;
         for (int step = 0; step < 20; step++) {
             const char *command;
             srig_pass(rig, 10);

@@ -807,7 +807,7 @@ SRIG_TEST(replica, begin_pair("slave"))
 {
     /* Were it given slots, it would be a replica still. */
     rig->map[0] = (struct srig_range){0, 16383, "10.0.0.1", 7001};
-    route_want_map(rig->store);
+    rig->store->map_wanted = true;
     struct sent sent = pass(rig, 1, SETTLE_MS + 20000);
     ck_assert_ptr_eq(
         rig->store->nodes + rig->store->slots[0], rig->store->nodes + 1);
@@ -892,7 +892,7 @@ SRIG_TEST(slots_of_one_that_is_gone, begin_halves())
     }
     rig->map[0].last = 4;
     rig->map[1].first = 5;
-    route_want_map(rig->store);
+    rig->store->map_wanted = true;
     uint64_t from_us = rig->now_us;
     while (rig->store->slots[5] != 1 && rig->now_us < from_us + 3000000)
         (void)pass(rig, 1, 20);
@@ -925,7 +925,7 @@ SRIG_TEST(slots_of_one_that_is_well, begin_halves())
 {
     rig->map[0].last = 4;
     rig->map[1].first = 5;
-    route_want_map(rig->store);
+    rig->store->map_wanted = true;
     (void)pass(rig, 1, 3000);
     ck_assert_uint_eq(settles_ms(rig, 1, 5, 'i'), 0);
 }
@@ -969,7 +969,7 @@ SRIG_TEST(asked_beside_what_says_nothing, begin_halves())
 static void
 map_again(struct srig *rig, uint16_t slot, uint16_t node)
 {
-    route_want_map(rig->store);
+    rig->store->map_wanted = true;
     for (unsigned i = 0; rig->store->slots[slot] != node && i < 300; i++)
         (void)pass(rig, 1, 20);
     ck_assert_uint_eq(rig->store->slots[slot], node);
@@ -1005,7 +1005,7 @@ SRIG_TEST(slots_of_one_that_was_forgotten, begin_halves())
     rig->map[2] = (struct srig_range){0, 0, "10.0.0.1", 7001};
     map_again(rig, 5, NODE_NONE);
     for (unsigned i = 0; rig->store->nodes[2].used && i < 300; i++) {
-        route_want_map(rig->store);
+        rig->store->map_wanted = true;
         (void)pass(rig, 1, 20);
     }
     rig->map[2] = (struct srig_range){0, 0, "10.0.0.1", 7003};
@@ -1213,7 +1213,7 @@ SRIG_TEST(slots_after_slots, begin_thirds())
     srig_lose(rig, 0);
     rig->map[0].last = 49;
     rig->map[1].first = 50;
-    route_want_map(rig->store);
+    rig->store->map_wanted = true;
     while (!conn->guessed)
         (void)pass(rig, 1, 1);
     uint64_t over_us = conn->since_us + SETTLE_MS * 1000;
@@ -1290,7 +1290,7 @@ SRIG_TEST(cluster_keys, srig_create(STORE_CLUSTER, 3))
     rig->map[2] = (struct srig_range){8, 8999, "10.0.0.1", 7000};
     rig->map[3] = (struct srig_range){0, 6, "10.0.0.1", 7002};
     rig->map_count = 4;
-    route_want_map(rig->store);
+    rig->store->map_wanted = true;
     (void)pass(rig, 0, 1000);
     struct sent sent = pass(rig, 0, 1000);
     ck_assert_uint_eq(slot_of_marker(&sent), 7);
@@ -1301,7 +1301,7 @@ SRIG_TEST(cluster_keys, srig_create(STORE_CLUSTER, 3))
     ck_assert_uint_eq(slot_of_marker(&sent), 0);
     /* Slots that come later are as good as those from the start. */
     rig->map[2].port = 7001;
-    route_want_map(rig->store);
+    rig->store->map_wanted = true;
     sent = pass(rig, 1, 2000);
     ck_assert_uint_eq(sent.sets, 1);
     ck_assert_uint_eq(slot_of_marker(&sent), 8);
@@ -1579,7 +1579,7 @@ SRIG_TEST(grace_and_map, srig_cluster())
     srig_sends(rig, 0, "EVALSHA 1");
     srig_results(rig, 0, 1, RECORD_GRACE);
     uint64_t asked_us = rig->now_us;
-    route_want_map(rig->store);
+    rig->store->map_wanted = true;
     (void)pass(rig, 0, 390); /* none is a script call */
     ck_assert(!srig_done(rig, op));
     while (srig_next(rig, 0)[0] != 'E') {

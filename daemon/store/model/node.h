@@ -15,13 +15,15 @@
 struct node {
     bool used;
     bool seed;   /* from the configuration: never forgotten */
-    bool mapped; /* has slots, or is the master */
+    bool mapped; /* locks are asked of it: it has slots, or is a master */
     bool sentinel;
     bool nameless;     /* the Sentinel knows no such master */
     uint16_t names;    /* the Sentinel's master; NODE_NONE: not known */
     uint64_t named_us; /* it was asked for that */
     struct store_address address;
-    struct list lanes[LANE_COUNT]; /* by connection: leads, see lane.c */
+    uint8_t number; /* of a quorum's, as fences tell it; else 0 */
+    char other_list[HEALTH_SAID_MAX]; /* it is part of; or empty */
+    struct list lanes[LANE_COUNT];    /* by connection: leads, see lane.c */
     uint32_t queued;
     unsigned turn;            /* the lane that is next */
     bool renewed;             /* the last call was of renewals */

@@ -169,11 +169,7 @@ struct quorum {
     uint64_t lease_us; /* the longest that was asked for */
     uint32_t nodes;
     uint32_t majority;
-    uint32_t waiting;                 /* votes for nodes that are away */
-    uint8_t number[STORE_QUORUM_MAX]; /* of each node, as fences tell it */
-    char *list;                       /* owned: the nodes, by their numbers */
-    /* Of each node the list that it is in, where that is another one. */
-    char other_list[STORE_QUORUM_MAX][HEALTH_SAID_MAX];
+    uint32_t waiting; /* votes for nodes that are away */
 };
 
 #endif

@@ -39,6 +39,7 @@
 #include "daemon/store/model/call.h"
 #include "daemon/store/model/conn.h"
 #include "daemon/store/model/node.h"
+#include "daemon/store/model/topology.h"
 #include "daemon/store/store.h"
 #include "daemon/store/wire/record.h"
 #include "daemon/store/wire/scripts.h"
@@ -76,6 +77,7 @@ struct quorum;
 
 struct store {
     struct store_settings settings;
+    const struct topology *topology;
     struct counters *counters; /* ref */
     size_t prefix_len;         /* of settings.key_prefix */
     char channel[64];          /* prefix of the brokers' channels */
@@ -84,6 +86,9 @@ struct store {
     uint64_t fence_clock_at_us;
     uint64_t now_us;       /* of the call under way */
     struct quorum *quorum; /* owned; NULL: another topology */
+    char *list;            /* owned: the nodes, as each node keeps them; or
+                            * NULL: none does */
+    uint32_t other_lists;  /* nodes that keep another one */
     struct random random;
     struct wheel wheel; /* operations: give up, or route again */
     struct table leads; /* of all lanes, by session, node and lane */
@@ -140,7 +145,5 @@ struct store {
     struct op_ticket tickets[TICKETS_SHOWN];
     struct op_suspect suspects[AUDIT_SUSPECTS_MAX];
 };
-
-/* call.c */
 
 #endif

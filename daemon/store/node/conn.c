@@ -155,8 +155,8 @@ conn_is_witness(const struct store *store, const struct conn *conn)
 bool
 conn_listens(const struct store *store, const struct conn *conn)
 {
-    return store->quorum != NULL ? conn_is_second(conn)
-                                 : conn->index == CONN_SUBSCRIBER;
+    return store->topology->independent ? conn_is_second(conn)
+                                        : conn->index == CONN_SUBSCRIBER;
 }
 
 struct call *
@@ -326,4 +326,11 @@ route_is_at(const struct node *node, struct text host, uint16_t port)
     return node->address.port == port &&
            strlen(node->address.host) == host.len &&
            memcmp(node->address.host, host.at, host.len) == 0;
+}
+
+bool
+node_is_wanted(const struct store *store, uint16_t node)
+{
+    return store->topology->slots || store->nodes[node].mapped ||
+           store->nodes[node].sentinel;
 }

@@ -92,4 +92,8 @@ uint16_t conn_subscriber_host(const struct store *store);
 /* Whether the node has that address. */
 bool route_is_at(const struct node *node, struct text host, uint16_t port);
 
+/* Whether the node has a use: of several that Sentinels have named, the master
+ * alone. */
+bool node_is_wanted(const struct store *store, uint16_t node);
+
 #endif

@@ -12,8 +12,6 @@
 #include "daemon/store/queue/lane.h"
 #include "daemon/store/queue/op_queue.h"
 #include "daemon/store/strict/confirm.h"
-#include "daemon/store/topology/route.h"
-#include "daemon/store/topology/sentinel.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
@@ -141,12 +139,8 @@ conn_lost(struct store *store, struct conn *conn, uint64_t now_us,
         return;
     history_mute(store, conn, now_us);
     lane_each(store, &store->nodes[conn->node], now_us, op_wait_on);
-    if (store->settings.topology == STORE_CLUSTER)
-        route_want_map(store);
-    else if (store->settings.topology == STORE_SENTINEL &&
-             !sentinel_is(store, conn) &&
-             (store->master == conn->node || store->master == NODE_NONE))
-        sentinel_resolve(store, now_us);
+    if (store->topology->conn_lost != NULL)
+        store->topology->conn_lost(store, conn, now_us);
 }
 
 void

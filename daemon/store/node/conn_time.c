@@ -13,7 +13,6 @@
 #include "daemon/store/queue/call.h"
 #include "daemon/store/strict/confirm.h"
 #include "daemon/store/strict/replicas.h"
-#include "daemon/store/topology/route.h"
 #include "daemon/store/topology/sentinel.h"
 
 #include "daemon/base/assert.h"
@@ -45,17 +44,14 @@ static uint16_t
 conn_host(const struct store *store, const struct conn *conn)
 {
     if (conn->index == CONN_SUBSCRIBER)
-        return store->quorum != NULL ? NODE_NONE : conn_subscriber_host(store);
+        return store->topology->independent ? NODE_NONE
+                                            : conn_subscriber_host(store);
     if (conn->index == CONN_SWITCHES)
         return switches_host(store);
     if (conn_is_second(conn))
         return conn_wants_second(&store->conns[conn->node]) ? conn->node
                                                             : NODE_NONE;
-    /* Of several that Sentinels may name only the master is one. */
-    if (store->settings.topology == STORE_SENTINEL &&
-        !store->nodes[conn->node].sentinel && conn->node != store->master)
-        return NODE_NONE;
-    return conn->node;
+    return node_is_wanted(store, conn->node) ? conn->node : NODE_NONE;
 }
 
 /* Whether it asks a Sentinel who the master is. */
@@ -70,8 +66,7 @@ conn_polls(const struct store *store, const struct conn *conn)
 static bool
 conn_may_be_late(const struct store *store, const struct conn *conn)
 {
-    bool elsewhere = store->settings.topology == STORE_CLUSTER &&
-                     conn->index == CONN_SUBSCRIBER;
+    bool elsewhere = store->topology->slots && conn->index == CONN_SUBSCRIBER;
 
     return conn->state == CONN_READY && !sentinel_is(store, conn) && !elsewhere;
 }
@@ -118,7 +113,7 @@ conn_is_late(struct store *store, struct conn *conn, uint64_t now_us)
     }
     if (conn_serves(store, conn))
         history_mute(store, conn, now_us);
-    route_want_map(store);
+    store->map_wanted = true;
 }
 
 /* Operations whose time is over are given back. Their calls' answers count no
@@ -141,8 +136,7 @@ conn_await(struct store *store, struct conn *conn, uint64_t now_us)
 {
     if (now_us < conn_in_time_us(store, conn))
         return;
-    bool replaced = conn->index < CONN_WITNESS &&
-                    store->settings.topology == STORE_CLUSTER &&
+    bool replaced = conn->index < CONN_WITNESS && store->topology->slots &&
                     !store->nodes[conn->node].mapped;
     uint64_t until_us = conn_until_us(store, conn);
     if (now_us >= until_us || replaced) {

@@ -10,7 +10,6 @@
 #include "daemon/store/node/history.h"
 #include "daemon/store/strict/replicas.h"
 #include "daemon/store/topology/map.h"
-#include "daemon/store/topology/route.h"
 #include "daemon/store/topology/sentinel.h"
 
 #include "daemon/base/assert.h"
@@ -61,7 +60,7 @@ static bool
 is_another_node(
     const struct store *store, const struct conn *conn, struct text run_id)
 {
-    if (store->quorum == NULL || run_id.len == 0)
+    if (!store->topology->independent || run_id.len == 0)
         return false;
     for (uint16_t i = 0; i < store->node_count; i++)
         if (i != conn->node && store->conns[i].named &&
@@ -89,7 +88,7 @@ info_objection(const struct store *store, const struct conn *conn,
     struct text info, struct text *said)
 {
     bool cluster = text_equal(info_value(info, "cluster_enabled"), TEXT("1"));
-    bool wanted = store->settings.topology == STORE_CLUSTER;
+    bool wanted = store->topology->slots;
 
     *said = TEXT("");
     if (text_equal(info_value(info, "redis_mode"), TEXT("sentinel")))
@@ -118,10 +117,10 @@ conn_set_role(struct store *store, struct conn *conn, struct text info)
     conn->readonly = text_equal(info_value(info, "role"), TEXT("slave"));
     if (!conn->readonly)
         return;
-    conn->demoted = store->settings.topology != STORE_CLUSTER;
+    conn->demoted = !store->topology->slots;
     replicas_forget(&conn->replicas); /* they are another one's */
     if (store->nodes[conn->node].mapped)
-        route_want_map(store);
+        store->map_wanted = true;
 }
 
 /* What INFO says of the node's history; `run_id` is empty where it was asked

@@ -12,11 +12,9 @@
  */
 #include "daemon/store/node/health.h"
 
-#include "daemon/store/model/quorum.h"
 #include "daemon/store/node/conn.h"
 #include "daemon/store/node/history.h"
 #include "daemon/store/strict/strict.h"
-#include "daemon/store/topology/quorum.h"
 #include "daemon/store/topology/route.h"
 
 #include "daemon/base/log.h"
@@ -59,7 +57,7 @@ node_reason(const struct store *store, uint32_t index)
     if (store->nodes[index].sentinel)
         return store->nodes[index].nameless ? HEALTH_MASTER_UNKNOWN
                                             : HEALTH_FINE;
-    if (store->quorum != NULL && store->quorum->other_list[index][0] != '\0')
+    if (store->nodes[index].other_list[0] != '\0')
         return HEALTH_OTHER_QUORUM;
     if (conn->readonly)
         return HEALTH_REPLICA;
@@ -75,7 +73,7 @@ node_needed(const struct store *store, uint32_t index)
 {
     const struct node *node = &store->nodes[index];
 
-    if (store->settings.topology == STORE_CLUSTER && store->slots_mapped == 0)
+    if (store->topology->slots && store->slots_mapped == 0)
         return node->used && node->seed;
     return node->used && (node->sentinel || node_counts(store, index));
 }
@@ -104,8 +102,7 @@ node_update(struct store *store, uint32_t index, uint64_t now_us)
                          : 0;
     const struct conn_fault *fault = &conn_at_fault(store, index)->fault;
     if (reason == HEALTH_OTHER_QUORUM)
-        memcpy(
-            node->said, store->quorum->other_list[index], sizeof(node->said));
+        memcpy(node->said, store->nodes[index].other_list, sizeof(node->said));
     else if (reason != HEALTH_FINE && reason == fault->reason)
         memcpy(node->said, fault->said, sizeof(node->said));
     else
@@ -162,22 +159,16 @@ nodes_well(const struct store *store)
 static enum health_reason
 whole_reason(const struct store *store, uint16_t *node)
 {
-    bool masterless = store->settings.topology == STORE_SENTINEL &&
-                      store->master == NODE_NONE;
+    const struct topology *topology = store->topology;
+    enum health_reason lacks =
+        topology->lacks != NULL ? topology->lacks(store) : HEALTH_FINE;
 
     *node = NODE_NONE;
-    if (store->quorum != NULL && nodes_well(store) >= store->quorum->majority &&
-        !peers_other_quorum(store))
+    if (topology->suffices != NULL && store->other_lists == 0 &&
+        topology->suffices(store, nodes_well(store)))
         return HEALTH_FINE;
-    *node = node_to_blame(store, masterless);
-    if (*node != NODE_NONE)
-        return store->health.nodes[*node].reason;
-    if (masterless)
-        return HEALTH_NO_MASTER;
-    if (store->settings.topology == STORE_CLUSTER &&
-        store->slots_mapped < SLOT_COUNT)
-        return HEALTH_SLOTS;
-    return HEALTH_FINE;
+    *node = node_to_blame(store, lacks == HEALTH_NO_MASTER);
+    return *node != NODE_NONE ? store->health.nodes[*node].reason : lacks;
 }
 
 /* Said when it changes, and each minute as long as it is not ready. A start
@@ -216,9 +207,8 @@ health_update(struct store *store, uint64_t now_us)
     uint16_t node;
 
     health->node_count = store->node_count;
-    health->slots_missing = store->settings.topology == STORE_CLUSTER
-                                ? SLOT_COUNT - store->slots_mapped
-                                : 0;
+    health->slots_missing =
+        store->topology->slots ? SLOT_COUNT - store->slots_mapped : 0;
     for (uint32_t i = 0; i < store->node_count; i++)
         node_update(store, i, now_us);
     enum health_reason reason = whole_reason(store, &node);

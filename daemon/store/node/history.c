@@ -429,7 +429,7 @@ history_key(const struct store *store, const struct conn *conn,
     out[len++] = ':';
     memcpy(out + len, word, strlen(word));
     len += strlen(word);
-    if (store->settings.topology != STORE_CLUSTER)
+    if (!store->topology->slots)
         return len;
     *slot %= SLOT_COUNT;
     while (store->slots[*slot] != conn->node) {

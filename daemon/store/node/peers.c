@@ -21,7 +21,7 @@
  */
 #include "daemon/store/node/peers.h"
 
-#include "daemon/store/model/quorum.h"
+#include "daemon/store/model/state.h"
 #include "daemon/store/node/conn.h"
 #include "daemon/store/node/fault.h"
 #include "daemon/store/node/history.h"
@@ -105,7 +105,7 @@ claim_list(
     struct store *store, struct conn *conn, struct text key, uint64_t now_us)
 {
     CONN_SEND(store, conn, CALL_LIST, now_us, TEXT("SET"), key,
-        text_from(store->quorum->list), TEXT("NX"), TEXT("GET"));
+        text_from(store->list), TEXT("NX"), TEXT("GET"));
 }
 
 void
@@ -122,7 +122,7 @@ peers_tick(struct store *store, struct conn *conn, uint64_t now_us)
     if (len == 0)
         return;
     exchange(store, conn, text_make(key, len), now_us);
-    if (store->quorum == NULL)
+    if (store->list == NULL)
         return;
     len = history_key(store, conn, "quorum", &slot, key);
     claim_list(store, conn, text_make(key, len), now_us);
@@ -275,22 +275,25 @@ static void
 peers_list(struct store *store, struct conn *conn, const struct resp *reply,
     uint64_t now_us)
 {
-    char *other = store->quorum->other_list[conn->node];
+    char *other = store->nodes[conn->node].other_list;
     char name[80];
 
     if (reply->type == RESP_ERROR)
         return; /* that says nothing of it */
     if (reply->type != RESP_STRING ||
-        text_equal(reply->text, text_from(store->quorum->list))) {
+        text_equal(reply->text, text_from(store->list))) {
+        store->other_lists -= other[0] != '\0';
         other[0] = '\0';
         return;
     }
     conn->peers_us = now_us + AGAIN_US;
-    if (other[0] == '\0')
+    if (other[0] == '\0') {
+        store->other_lists++;
         log_write(LOG_ERROR, "redis_other_quorum",
             log_word("node", conn_name(store, conn, name, sizeof(name))),
             log_quoted("nodes", reply->text),
             log_quoted("advice", TEXT("see guarantees.md, One list of nodes")));
+    }
     health_copy(other, HEALTH_SAID_MAX, reply->text);
     if (other[0] == '\0')
         health_copy(other, HEALTH_SAID_MAX, TEXT("none"));

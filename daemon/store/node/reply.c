@@ -12,10 +12,6 @@
 #include "daemon/store/node/peers.h"
 #include "daemon/store/queue/call.h"
 #include "daemon/store/strict/replicas.h"
-#include "daemon/store/topology/bid.h"
-#include "daemon/store/topology/map.h"
-#include "daemon/store/topology/master.h"
-#include "daemon/store/topology/quorum.h"
 #include "daemon/store/topology/sentinel.h"
 
 #include "daemon/base/assert.h"
@@ -36,6 +32,18 @@ conn_news(struct store *store, struct text news)
     store->news_len += news.len;
 }
 
+/* The core's request, of the one that a message has there. */
+static uint64_t
+request_told(const struct store *store, const char *at)
+{
+    uint64_t request;
+
+    memcpy(&request, at, sizeof(request));
+    return store->topology->request != NULL
+               ? store->topology->request(store, request)
+               : request;
+}
+
 static void
 conn_message(
     struct store *store, const struct conn *conn, const struct resp *reply)
@@ -43,22 +51,18 @@ conn_message(
     struct text payload = reply->item[2].text;
     char moved[13]; /* M, a request, and four bytes */
 
+    if (store->topology->heard != NULL)
+        store->topology->heard(store, conn->node, payload);
     if (payload.len > 1 && memchr("WDVKMQA", payload.at[0], 7) != NULL) {
-        if (store->quorum != NULL && payload.at[0] == 'W')
-            quorum_news(
-                store, conn->node, text_make(payload.at + 1, payload.len - 1));
-        if (store->quorum != NULL && payload.at[0] == 'M' &&
-            payload.len == sizeof(moved)) {
+        if (payload.at[0] == 'M' && payload.len == sizeof(moved)) {
+            uint64_t request = request_told(store, payload.at + 1);
             memcpy(moved, payload.at, sizeof(moved));
-            quorum_moved(store, moved + 1);
+            memcpy(moved + 1, &request, sizeof(request));
             payload.at = moved;
         }
         conn_news(store, payload);
         return;
     }
-    if (store->quorum != NULL && payload.len > 9 && payload.at[0] == 'T' &&
-        memcmp(payload.at + 1, store->settings.broker_id, 8) != 0)
-        quorum_wanted(store, text_make(payload.at + 9, payload.len - 9));
     if (payload.len != 17 || (payload.at[0] != 'G' && payload.at[0] != 'B'))
         return;
     if (store->hint_count == HINTS_MAX) {
@@ -68,11 +72,9 @@ conn_message(
     struct store_hint *hint = &store->hints[store->hint_count++];
     double fence;
     hint->broken = payload.at[0] == 'B';
-    memcpy(&hint->request, payload.at + 1, 8);
+    hint->request = request_told(store, payload.at + 1);
     memcpy(&fence, payload.at + 9, 8);
     hint->fence = fence > 0 && fence < 0x1p53 ? (uint64_t)fence : 0;
-    if (store->quorum != NULL)
-        quorum_hint(store, hint);
 }
 
 /* True where the reply was a message and not the answer to a call. */
@@ -201,7 +203,7 @@ conn_take(struct store *store, struct conn *conn, struct call *call,
         conn_time(store, conn, call, now_us, reply);
         break;
     case CALL_MAP:
-        route_map_reply(store, conn, now_us, reply);
+        store->topology->answer(store, conn, call, now_us, reply);
         break;
     case CALL_AUTH:
     case CALL_LOAD:
@@ -219,7 +221,7 @@ conn_take(struct store *store, struct conn *conn, struct call *call,
         if (error)
             conn_refused(store, conn, now_us, call, reply);
         else
-            sentinel_reply(store, conn, call, now_us, reply);
+            store->topology->answer(store, conn, call, now_us, reply);
         break;
     case CALL_WRITE:
     case CALL_ROLE:

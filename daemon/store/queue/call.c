@@ -21,7 +21,6 @@
  */
 #include "daemon/store/queue/call.h"
 
-#include "daemon/store/model/quorum.h"
 #include "daemon/store/model/times.h"
 #include "daemon/store/node/conn.h"
 #include "daemon/store/node/fault.h"
@@ -85,7 +84,7 @@ static bool
 op_fits(const struct store *store, const struct conn *conn, const struct op *op,
     const struct op *first)
 {
-    bool slots = store->settings.topology == STORE_CLUSTER;
+    bool slots = store->topology->slots;
 
     return op == first ||
            !(op_is_needless(conn, op) || op->single || first->single ||
@@ -166,10 +165,8 @@ static struct record_header
 batch_header(
     const struct store *store, const struct conn *conn, uint64_t now_us)
 {
-    const struct quorum *quorum = store->quorum;
-
     return (struct record_header){
-        .number = quorum != NULL ? quorum->number[conn->node] : 0,
+        .number = store->nodes[conn->node].number,
         .broker = store->settings.broker_id,
         .id = conn->id,
         .channel = text_from(store->channel),
@@ -494,7 +491,7 @@ call_flush_node(struct store *store, uint16_t index, uint64_t now_us)
     if (history_awaits(conn))
         return; /* whether all is there that those are to find */
     bool grants = !store->settings.strict || confirm_possible(store, conn);
-    bool held_only = peers_other_quorum(store);
+    bool held_only = store->other_lists > 0;
     unsigned turn = node->turn;
     unsigned idle = 0; /* so many lanes in turn have had nothing to send */
     bool left = false; /* bulk waits */
@@ -554,8 +551,7 @@ op_again(struct store *store, struct op *op, uint16_t node, uint64_t now_us,
     if (delay_us > 0) {
         op->attempts = 1; /* after a pause redirects are followed again */
         op_park(store, op, now_us + store_jitter(store, delay_us));
-    } else if (store->settings.topology == STORE_SENTINEL &&
-               node != store->master) {
+    } else if (!node_is_wanted(store, node)) {
         op_route(store, op, now_us); /* nothing more is for that one */
     } else {
         op_enqueue(store, op, node, now_us, true);
@@ -600,7 +596,7 @@ refused_moved(struct store *store, struct conn *conn, struct op *op,
     uint16_t node;
 
     count(store->counters, COUNTER_redis_moved);
-    route_want_map(store);
+    store->map_wanted = true;
     if (!route_redirect(store, error, conn->node, &slot, &node)) {
         op_again(store, op, conn->node, now_us, RETRY_US);
         return;
@@ -658,7 +654,7 @@ refused_later(
     struct store *store, struct conn *conn, uint64_t now_us, struct text error)
 {
     count(store->counters, COUNTER_redis_refused);
-    route_want_map(store);
+    store->map_wanted = true;
     call_refuses(store, conn, now_us, error);
 }
 

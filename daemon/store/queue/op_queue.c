@@ -27,8 +27,8 @@ route_due_us(const struct store *store, const struct op *op)
 {
     uint64_t named_us = store->anew_us + store->settings.command_timeout_us;
 
-    if (store->settings.topology != STORE_SENTINEL || store->anew_us == 0 ||
-        store->master != NODE_NONE || named_us < op->deadline_us)
+    if (store->anew_us == 0 || store->master != NODE_NONE ||
+        named_us < op->deadline_us)
         return op->deadline_us;
     return op->end_us > 0 && op->end_us < named_us ? op->end_us : named_us;
 }
@@ -72,4 +72,18 @@ op_park(struct store *store, struct op *op, uint64_t until_us)
     list_push_back(&store->parked, &op->link);
     uint64_t due_us = route_due_us(store, op);
     wheel_add(&store->wheel, &op->timer, until_us < due_us ? until_us : due_us);
+}
+
+void
+op_done(struct store *store, struct op *op, enum op_status status)
+{
+    require(list_empty(&op->link));
+    wheel_remove(&store->wheel, &op->timer);
+    if (status == OP_UNSENT || status == OP_UNKNOWN || status == OP_REFUSED)
+        op->result = (struct op_result){
+            .senseless = status == OP_REFUSED && op->result.senseless};
+    op->result.status = status;
+    if (store->topology->results == NULL ||
+        !store->topology->results(store, op, status))
+        list_push_back(&store->done, &op->link);
 }

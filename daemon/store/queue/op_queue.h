@@ -25,4 +25,8 @@ void op_dequeue(struct store *store, struct op *op);
 /* Parks an operation until `until_us`, or until its time is over. */
 void op_park(struct store *store, struct op *op, uint64_t until_us);
 
+/* Ends an operation with that status: it goes back to the core, or to the
+ * topology that asked. */
+void op_done(struct store *store, struct op *op, enum op_status status);
+
 #endif

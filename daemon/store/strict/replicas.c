@@ -21,7 +21,6 @@
 #include "daemon/store/node/conn.h"
 #include "daemon/store/node/history.h"
 #include "daemon/store/strict/strict.h"
-#include "daemon/store/topology/route.h"
 
 #include "daemon/base/log.h"
 
@@ -86,7 +85,7 @@ replicas_begin(struct store *store, struct conn *ack, uint64_t now_us)
     replicas->state = REPLICAS_UNKNOWN;
     replicas->asked_us = 0;
     replicas->members_us = 0;
-    if (store->settings.topology == STORE_CLUSTER)
+    if (store->topology->slots)
         CONN_SEND(store, ack, CALL_MYID, now_us, TEXT("CLUSTER"), TEXT("MYID"));
 }
 
@@ -163,7 +162,7 @@ replicas_error(struct store *store, struct conn *conn, const struct call *call,
     if (call->kind == CALL_WRITE) {
         replicas->write_slot++;
         if (is_redirect(error))
-            route_want_map(store);
+            store->map_wanted = true;
         return;
     }
     replicas->error = true;

@@ -257,23 +257,12 @@ bid_of_try(const struct store *store, struct handle request)
     return slab_get(&store->quorum->bids, request);
 }
 
-void
-quorum_hint(const struct store *store, struct store_hint *hint)
+uint64_t
+quorum_request(const struct store *store, uint64_t request)
 {
-    const struct bid *bid = bid_of_try(store, handle_unpack(hint->request));
+    const struct bid *bid = bid_of_try(store, handle_unpack(request));
 
-    hint->request = bid == NULL ? 0 : bid->request;
-}
-
-void
-quorum_moved(const struct store *store, char request[8])
-{
-    uint64_t try;
-
-    memcpy(&try, request, sizeof(try));
-    const struct bid *bid = bid_of_try(store, handle_unpack(try));
-    try = bid == NULL ? 0 : bid->request;
-    memcpy(request, &try, sizeof(try));
+    return bid == NULL ? 0 : bid->request;
 }
 
 void

@@ -58,11 +58,8 @@ void bid_free(struct store *store, struct bid *bid);
 /* The bid whose last try has that request ID; NULL: there is none. */
 struct bid *bid_of_try(const struct store *store, struct handle request);
 
-/* Turns the try that a B message names into the core's own request. */
-void quorum_hint(const struct store *store, struct store_hint *hint);
-
-/* Turns the try that an M message names into the core's own request. */
-void quorum_moved(const struct store *store, char request[8]);
+/* The core's own request, of the try that a message names; 0: there is none. */
+uint64_t quorum_request(const struct store *store, uint64_t request);
 
 /* Forgets bids that the core has not spoken of for longer than any lease. */
 void bids_forget(struct store *store);

@@ -59,7 +59,7 @@ route_tick(struct store *store, uint64_t now_us)
     if (store->map_asked)
         return;
     if (now_us >= store->map_old_us)
-        route_want_map(store);
+        store->map_wanted = true;
     if (!store->map_wanted || now_us < store->map_next_us)
         return;
     if (!store->map_anybody && map_ask(store, true, now_us))
@@ -72,7 +72,7 @@ route_tick(struct store *store, uint64_t now_us)
 uint64_t
 route_next_us(const struct store *store)
 {
-    if (store->settings.topology != STORE_CLUSTER || store->map_asked)
+    if (store->map_asked)
         return WHEEL_NEVER;
     return store->map_wanted ? store->map_next_us : store->map_old_us;
 }
@@ -338,14 +338,15 @@ map_keep_ids(struct store *store, const struct resp *map, uint64_t now_us)
 }
 
 void
-route_map_reply(struct store *store, struct conn *conn, uint64_t now_us,
-    const struct resp *reply)
+route_map_reply(struct store *store, struct conn *conn, const struct call *call,
+    uint64_t now_us, const struct resp *reply)
 {
     static uint16_t map[SLOT_COUNT];
     uint32_t mapped = 0;
     bool good = reply->type == RESP_ARRAY;
     char name[80];
 
+    (void)call;
     conn->stranger = good && map_is_strange(store, conn, reply, now_us);
     if (conn->stranger) {
         conn_unfit(store, conn, now_us, HEALTH_OTHER_CLUSTER, TEXT(""));

@@ -27,7 +27,7 @@ void route_retire(struct store *store, uint64_t now_us);
 void route_moved(struct store *store, uint64_t now_us);
 
 /* Takes the map of slots that a node tells. */
-void route_map_reply(struct store *store, struct conn *conn, uint64_t now_us,
-    const struct resp *reply);
+void route_map_reply(struct store *store, struct conn *conn,
+    const struct call *call, uint64_t now_us, const struct resp *reply);
 
 #endif

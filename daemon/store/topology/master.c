@@ -68,8 +68,7 @@ sentinel_tick(struct store *store, uint64_t now_us)
 {
     uint16_t master = NODE_NONE;
 
-    if (store->settings.topology != STORE_SENTINEL ||
-        now_us < store->votes_due_us)
+    if (now_us < store->votes_due_us)
         return;
     store->votes_due_us = WHEEL_NEVER;
     for (uint16_t i = 0; i < store->node_count && master == NODE_NONE; i++) {
@@ -86,9 +85,23 @@ sentinel_tick(struct store *store, uint64_t now_us)
     master_say(store, now_us);
 }
 
+uint64_t
+sentinel_next_us(const struct store *store)
+{
+    return store->votes_due_us;
+}
+
 void
-sentinel_reply(struct store *store, const struct conn *conn,
-    const struct call *call, uint64_t now_us, const struct resp *reply)
+master_lost(struct store *store, struct conn *conn, uint64_t now_us)
+{
+    if (!sentinel_is(store, conn) &&
+        (store->master == conn->node || store->master == NODE_NONE))
+        sentinel_resolve(store, now_us);
+}
+
+void
+sentinel_reply(struct store *store, struct conn *conn, const struct call *call,
+    uint64_t now_us, const struct resp *reply)
 {
     struct node *node = &store->nodes[conn->node];
     uint16_t named = NODE_NONE;

@@ -71,7 +71,7 @@ node_list(const struct store *store)
     for (uint32_t number = 1; list != NULL && number <= quorum->nodes; number++)
         for (uint32_t i = 0; i < quorum->nodes; i++) {
             const struct store_address *address = &store->nodes[i].address;
-            if (quorum->number[i] != number)
+            if (store->nodes[i].number != number)
                 continue;
             len += (size_t)snprintf(list + len, bytes - len, "%s%s:%u",
                 len > 0 ? "," : "", address->host, address->port);
@@ -93,13 +93,13 @@ quorum_create(struct store *store)
     quorum->nodes = store->node_count;
     quorum->majority = quorum->nodes / 2 + 1;
     for (uint32_t i = 0; i < quorum->nodes; i++)
-        quorum->number[i] = node_number(store, i);
-    quorum->list = node_list(store);
+        store->nodes[i].number = node_number(store, i);
+    store->list = node_list(store);
     for (int i = 0; i < 2; i++)
         quorum->key.word[i] = random_next(&store->random);
     size_t round_bytes =
         sizeof(struct round) + quorum->nodes * sizeof(struct vote);
-    return quorum->list != NULL &&
+    return store->list != NULL &&
            slab_init(&quorum->bids, sizeof(struct bid), QUORUM_BIDS) &&
            slab_init(&quorum->rounds, round_bytes, QUORUM_ROUNDS) &&
            slab_init(&quorum->queues, sizeof(struct queue), QUORUM_QUEUES) &&
@@ -113,7 +113,7 @@ quorum_destroy(struct store *store)
     struct quorum *quorum = store->quorum;
 
     if (quorum == NULL)
-        return;
+        return; /* there was no memory */
     for (uint32_t i = 0; i < quorum->rounds.touched; i++) {
         struct round *round = slab_at(&quorum->rounds, i);
         if (round == NULL)
@@ -127,7 +127,6 @@ quorum_destroy(struct store *store)
     slab_fini(&quorum->bids);
     slab_fini(&quorum->rounds);
     slab_fini(&quorum->queues);
-    free(quorum->list);
     free(quorum);
     store->quorum = NULL;
 }
@@ -156,7 +155,7 @@ queue_watch(struct store *store, struct queue *queue, const struct op *op)
  * told. The other nodes are about to tell the same, and who tries too soon gets
  * a part. Where somebody else was in the way the news count; at the other nodes
  * they may be of what the last try had got there. */
-void
+static void
 quorum_news(struct store *store, uint16_t node, struct text key)
 {
     size_t prefix = store->prefix_len + 2;
@@ -190,7 +189,7 @@ quorum_answer(struct store *store, struct op *op, enum op_status status)
     op_done(store, op, status);
 }
 
-void
+static void
 quorum_dropped(struct store *store, const struct op *op)
 {
     if (op->round != NULL)
@@ -644,8 +643,9 @@ quorum_take(struct store *store, struct op *op)
 }
 
 void
-quorum_tick(struct store *store)
+quorum_tick(struct store *store, uint64_t now_us)
 {
+    require(now_us == store->now_us);
     round_sweep(store);
     bids_forget(store);
     queues_stir(store);
@@ -665,38 +665,27 @@ quorum_next_us(const struct store *store)
 }
 
 bool
-quorum_ready(const struct store *store)
+quorum_suffices(const struct store *store, uint32_t nodes)
 {
-    uint32_t ready = 0;
-
-    for (uint32_t i = 0; i < store->quorum->nodes; i++)
-        ready += conn_answers(&store->conns[i]);
-    return ready >= store->quorum->majority;
-}
-
-void
-op_done(struct store *store, struct op *op, enum op_status status)
-{
-    require(list_empty(&op->link));
-    wheel_remove(&store->wheel, &op->timer);
-    if (status == OP_UNSENT || status == OP_UNKNOWN || status == OP_REFUSED)
-        op->result = (struct op_result){
-            .senseless = status == OP_REFUSED && op->result.senseless};
-    op->result.status = status;
-    if (op->vote) {
-        quorum_voted(store, op, status);
-        return;
-    }
-    if (store->quorum != NULL)
-        quorum_dropped(store, op);
-    list_push_back(&store->done, &op->link);
+    return nodes >= store->quorum->majority;
 }
 
 bool
-peers_other_quorum(const struct store *store)
+quorum_results(struct store *store, struct op *op, enum op_status status)
 {
-    for (uint32_t i = 0; store->quorum != NULL && i < store->quorum->nodes; i++)
-        if (store->quorum->other_list[i][0] != '\0')
-            return true;
-    return false;
+    if (op->vote)
+        quorum_voted(store, op, status);
+    else
+        quorum_dropped(store, op);
+    return op->vote;
+}
+
+void
+quorum_heard(struct store *store, uint16_t node, struct text told)
+{
+    if (told.len > 1 && told.at[0] == 'W')
+        quorum_news(store, node, text_make(told.at + 1, told.len - 1));
+    else if (told.len > 9 && told.at[0] == 'T' &&
+             memcmp(told.at + 1, store->settings.broker_id, 8) != 0)
+        quorum_wanted(store, text_make(told.at + 9, told.len - 9));
 }

@@ -16,17 +16,17 @@ bool quorum_create(struct store *store);
 /* Frees the memory of the quorum, if there is one. */
 void quorum_destroy(struct store *store);
 
-/* The key has changed at the node, as a script told. The first waiter tries
- * again soon. */
-void quorum_news(struct store *store, uint16_t node, struct text key);
-
 /* Gives the core's operation back with that status. Its round may go on without
  * it. */
 void quorum_answer(struct store *store, struct op *op, enum op_status status);
 
-/* The core's operation is given back by another file. Its round goes on without
- * it; a bid that is over is freed. */
-void quorum_dropped(struct store *store, const struct op *op);
+/* An operation is done. True: it was a vote, of which its round hears. Else its
+ * round goes on without it, and a bid that is over is freed. */
+bool quorum_results(struct store *store, struct op *op, enum op_status status);
+
+/* Hears that a key has changed, so that its first waiter tries again soon; or
+ * that another broker waits for it. */
+void quorum_heard(struct store *store, uint16_t node, struct text told);
 
 /* The bid has a majority, with that fence. It leaves its queue. */
 void bid_wins(struct store *store, struct bid *bid, uint64_t fence);
@@ -43,19 +43,12 @@ void bid_left(struct store *store, struct bid *bid, uint32_t node, bool had);
 void quorum_take(struct store *store, struct op *op);
 
 /* Frees rounds and bids that are over, and wakes the queues that are due. */
-void quorum_tick(struct store *store);
+void quorum_tick(struct store *store, uint64_t now_us);
 
 /* When a queue must be woken; WHEEL_NEVER: not. */
 uint64_t quorum_next_us(const struct store *store);
 
-/* Whether a majority of the nodes answers. */
-bool quorum_ready(const struct store *store);
-
-/* Ends an operation with that status: it goes back to the core, or to its round
- * as a vote. */
-void op_done(struct store *store, struct op *op, enum op_status status);
-
-/* Whether any node of the quorum is in another list. */
-bool peers_other_quorum(const struct store *store);
+/* Whether so many nodes are a majority. */
+bool quorum_suffices(const struct store *store, uint32_t nodes);
 
 #endif

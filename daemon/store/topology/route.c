@@ -8,15 +8,8 @@
 #include "daemon/store/node/history.h"
 #include "daemon/store/queue/lane.h"
 #include "daemon/store/queue/op_queue.h"
-#include "daemon/store/topology/quorum.h"
 
 #include "daemon/base/assert.h"
-
-void
-route_want_map(struct store *store)
-{
-    store->map_wanted = store->settings.topology == STORE_CLUSTER;
-}
 
 uint16_t
 route_node(struct store *store, struct text host, uint16_t port)
@@ -56,36 +49,24 @@ route_node(struct store *store, struct text host, uint16_t port)
 uint16_t
 route_of(const struct store *store, const struct op *op)
 {
-    if (op->kind == OP_AUDIT)
-        return op->home;
-    switch (store->settings.topology) {
-    case STORE_SINGLE:
-        return 0;
-    case STORE_SENTINEL:
-        return store->master;
-    case STORE_QUORUM:
-        return op->home;
-    case STORE_CLUSTER:
-        break;
-    }
-    return store->slots[op->slot];
+    return op->kind == OP_AUDIT ? op->home : store->topology->route(store, op);
 }
 
 void
 op_route(struct store *store, struct op *op, uint64_t now_us)
 {
-    uint16_t node = op->vote ? op->home : route_of(store, op);
+    uint16_t node = route_of(store, op);
 
     op->grace_us = 0;
-    if (store->quorum != NULL && !op->vote) {
-        quorum_take(store, op);
+    if (store->topology->submit != NULL && !op->vote) {
+        store->topology->submit(store, op);
         return;
     }
     if (node != NODE_NONE) {
         op_enqueue(store, op, node, now_us, false);
         return;
     }
-    route_want_map(store);
+    store->map_wanted = true;
     op_park(store, op, now_us + ROUTE_RETRY_US);
 }
 
@@ -109,12 +90,7 @@ store_route_parked(struct store *store, uint64_t now_us)
 bool
 node_counts(const struct store *store, uint32_t index)
 {
-    const struct node *node = &store->nodes[index];
-
-    if (!node->used)
-        return false;
-    return store->settings.topology == STORE_SINGLE || store->quorum != NULL ||
-           node->mapped;
+    return store->nodes[index].used && store->nodes[index].mapped;
 }
 
 /* "MOVED 3999 127.0.0.1:6381"; an empty host is that of the one who said it. */

@@ -6,9 +6,6 @@
 
 #include "daemon/store/model/state.h"
 
-/* The map of slots must be asked for. Other topologies have none. */
-void route_want_map(struct store *store);
-
 /* The node of that address, added if need be. NODE_NONE: the address is
  * unusable, or there is no room. */
 uint16_t route_node(struct store *store, struct text host, uint16_t port);
