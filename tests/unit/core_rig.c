@@ -3,6 +3,8 @@
  */
 #include "tests/unit/core_rig.h"
 
+#include "tests/unit/log_kept.h"
+
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
 
@@ -65,6 +67,7 @@ rig_new(void)
 void
 rig_free(struct rig *rig)
 {
+    log_keep_no_more();
     core_destroy(&rig->core);
     rig_must(rig->core == NULL);
     core_destroy(&rig->core);
@@ -208,6 +211,16 @@ rig_open_tcp(struct rig *rig)
     unsigned session = open_session(rig, true);
 
     (void)rig_line(rig, session);
+    return session;
+}
+
+unsigned
+rig_open_kept(struct rig *rig)
+{
+    unsigned session = rig_open(rig);
+
+    rig_ask(rig, session, "HELLO keep=10s",
+        "- OK session=~ proto=1 server=~ keep_ms=10000");
     return session;
 }
 

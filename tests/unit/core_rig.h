@@ -90,6 +90,9 @@ void rig_free(struct rig *rig);
 unsigned rig_open(struct rig *rig);
 unsigned rig_open_tcp(struct rig *rig);
 
+/* A session on a Unix socket that is kept for 10 s. */
+unsigned rig_open_kept(struct rig *rig);
+
 /* A new session in the place of one that has ended; its greeting is dropped. */
 void rig_reopen(struct rig *rig, unsigned session);
 

@@ -3,6 +3,8 @@
  */
 #include "tests/unit/store_rig.h"
 
+#include "tests/unit/log_kept.h"
+
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
 
@@ -134,6 +136,7 @@ srig_start(struct srig *rig)
 void
 srig_end(struct srig *rig)
 {
+    log_keep_no_more();
     store_destroy(&rig->store);
     ck_assert_ptr_null(rig->store);
     store_destroy(&rig->store);

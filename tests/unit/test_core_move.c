@@ -23,16 +23,6 @@ resume(struct rig *rig, unsigned from, unsigned to, unsigned generation,
     rig_expect(rig, to, pattern);
 }
 
-static unsigned
-kept_session(struct rig *rig)
-{
-    unsigned session = rig_open(rig);
-
-    rig_ask(rig, session, "HELLO keep=10s",
-        "- OK session=~ proto=1 server=~ keep_ms=10000");
-    return session;
-}
-
 static const char resumed[] =
     "- OK session=~ proto=1 server=~ keep_ms=10000 gen=~";
 
@@ -40,7 +30,7 @@ static const char resumed[] =
 static unsigned
 holding_session(struct rig *rig)
 {
-    unsigned session = kept_session(rig);
+    unsigned session = rig_open_kept(rig);
 
     rig_lock(rig, session, "1 LOCK a", 5);
     return session;
@@ -49,7 +39,7 @@ holding_session(struct rig *rig)
 static unsigned
 waiting_session(struct rig *rig)
 {
-    unsigned session = kept_session(rig);
+    unsigned session = rig_open_kept(rig);
 
     rig_wait(rig, session, "1 LOCK a");
     return session;
@@ -139,7 +129,7 @@ RIG_TEST(keep_over, rig_new())
 RIG_TEST(not_kept, rig_new())
 {
     int how = _i;
-    unsigned s = how == 2 ? rig_open(rig) : kept_session(rig);
+    unsigned s = how == 2 ? rig_open(rig) : rig_open_kept(rig);
     unsigned t = rig_open(rig);
     rig_lock(rig, s, "1 LOCK a", 5);
     if (how == 0)
@@ -242,7 +232,7 @@ RIG_TEST(claimed, rig_new())
  * is asked for the one that is claimed. */
 RIG_TEST(claimed_beside_a_later_one, rig_new())
 {
-    unsigned s = kept_session(rig);
+    unsigned s = rig_open_kept(rig);
 
     rig_lock(rig, s, "LOCK a mode=shared", 5);
     unsigned t = take_over(rig, s, 3);
@@ -286,7 +276,7 @@ RIG_TEST(shared_elsewhere, rig_new())
  * record says nothing new. */
 RIG_TEST(held_as_another_kind, rig_new())
 {
-    unsigned s = kept_session(rig);
+    unsigned s = rig_open_kept(rig);
     unsigned t = rig_open(rig);
 
     rig_say(rig, s, "1 LOCK a mode=shared");
@@ -325,7 +315,6 @@ RIG_TEST(claim_answers, rig_new())
     rig_no_op(rig);
     ck_assert_uint_eq(log_kept_count("event=lock_left"), 1);
     ck_assert_uint_eq(log_kept_count("event=lock_released"), 0);
-    log_keep_no_more();
 }
 
 /* Its note comes with it; one that is longer than any is cut. */
@@ -499,7 +488,7 @@ START_TEST(resume_too_late)
         rig_end(rig);
     }
     struct rig *rig = rig_new();
-    unsigned s = kept_session(rig);
+    unsigned s = rig_open_kept(rig);
     resume(rig, s, s, 2, "", "- ERR CONFLICT retry=0");
     rig_end(rig);
 }
@@ -537,7 +526,7 @@ moved(struct rig *rig, uint64_t request, uint32_t generation, size_t len)
 /* Nobody is at the other end any more: it waits for nothing new. */
 RIG_TEST(moved_elsewhere, rig_new())
 {
-    unsigned s = kept_session(rig);
+    unsigned s = rig_open_kept(rig);
     unsigned t = rig_open(rig);
 
     rig_say(rig, s, "1 LOCK a");
@@ -574,7 +563,7 @@ RIG_TEST(moved_elsewhere, rig_new())
  * without a connection. It may have been given back since. */
 RIG_TEST(moved_elsewhere_and_lost, rig_new())
 {
-    unsigned s = kept_session(rig);
+    unsigned s = rig_open_kept(rig);
     bool holds = (_i & 1) != 0;
     bool away = (_i & 2) != 0;
 
@@ -615,7 +604,7 @@ ops_of_kind(const struct rig *rig, enum op_kind kind)
  * that a client may come back for are shown at once. */
 RIG_TEST(shown_after_a_change, rig_new())
 {
-    unsigned s = kept_session(rig);
+    unsigned s = rig_open_kept(rig);
     struct core_event event = {.kind = CORE_CHANGED};
 
     rig_lock(rig, s, "1 LOCK a lease=2s", 5);
@@ -727,7 +716,7 @@ RIG_TEST(claims_of_other_fences, rig_new())
 /* An answer to a question of the last connection is no answer to this one. */
 RIG_TEST(old_answer_to_a_wait, rig_new())
 {
-    unsigned s = kept_session(rig);
+    unsigned s = rig_open_kept(rig);
     unsigned t = rig_open(rig);
 
     rig_say(rig, s, "1 LOCK a");
@@ -759,7 +748,7 @@ RIG_TEST(wait_that_stands_here, rig_create())
     bool claims = _i;
     rig->settings.queues_here = true;
     rig_start(rig);
-    unsigned s = kept_session(rig);
+    unsigned s = rig_open_kept(rig);
     unsigned t = rig_open(rig);
     rig_say(rig, s, "1 LOCK a");
     uint64_t request = rig_op(rig, OP_ACQUIRE)->request;
@@ -794,7 +783,7 @@ START_TEST(lost_answer_to_nobody)
 {
     for (unsigned how = 0; how < 4; how++) {
         struct rig *rig = rig_new();
-        unsigned s = kept_session(rig);
+        unsigned s = rig_open_kept(rig);
         unsigned t = rig_open(rig);
 
         rig_say(rig, s, "1 LOCK a");
@@ -929,7 +918,7 @@ RIG_TEST(claimed_hold_lapses, rig_new())
 /* The lease= that this broker knows of is over; another one prolonged it. */
 RIG_TEST(claimed_after_another_broker, rig_new())
 {
-    unsigned s = kept_session(rig);
+    unsigned s = rig_open_kept(rig);
     unsigned t = rig_open(rig);
 
     rig_lock(rig, s, "1 LOCK a lease=500", 5);
@@ -968,7 +957,7 @@ RIG_TEST(drained, rig_new())
 /* Tickets of another broker are not shown on the way out. */
 RIG_TEST(drained_after_it_was_taken, rig_new())
 {
-    unsigned s = kept_session(rig);
+    unsigned s = rig_open_kept(rig);
     unsigned t = rig_open(rig);
 
     rig_say(rig, s, "1 LOCK a");
@@ -989,7 +978,7 @@ RIG_TEST(drained_after_it_was_taken, rig_new())
 RIG_TEST(drained_while_asking, rig_new())
 {
     bool keeps = _i;
-    unsigned s = keeps ? kept_session(rig) : rig_open(rig);
+    unsigned s = keeps ? rig_open_kept(rig) : rig_open(rig);
     unsigned t = rig_open(rig);
     rig_lock(rig, t, "1 LOCK b", 5);
     rig_say(rig, s, "1 LOCK a");
@@ -1003,8 +992,8 @@ RIG_TEST(drained_while_asking, rig_new())
  * the one who has come back for it. */
 RIG_TEST(claimed_beside_another_that_is_away, rig_new())
 {
-    unsigned first = kept_session(rig);
-    unsigned second = kept_session(rig);
+    unsigned first = rig_open_kept(rig);
+    unsigned second = rig_open_kept(rig);
     unsigned third = rig_open(rig);
 
     rig_lock(rig, first, "1 LOCK s limit=3 permits=2", 5);

@@ -75,16 +75,6 @@ nothing_more(struct rig *rig)
         rig_status(rig, rig_op(rig, OP_LOOK), OP_OK);
 }
 
-static unsigned
-kept_session(struct rig *rig)
-{
-    unsigned session = rig_open(rig);
-
-    rig_ask(rig, session, "HELLO keep=10s",
-        "- OK session=~ proto=1 server=~ keep_ms=10000");
-    return session;
-}
-
 /* Another connection of the session takes it over. */
 static unsigned
 resume(struct rig *rig, unsigned from, unsigned generation)
@@ -492,7 +482,7 @@ SESSION_TEST(sharing_finds_it_lost)
 RIG_TEST(claimed_meanwhile, rig_new())
 {
     bool gone = _i;
-    unsigned s = kept_session(rig);
+    unsigned s = rig_open_kept(rig);
     struct op *op = losing(rig, s);
     rig_event(rig, s, CORE_DROP);
     unsigned t = resume(rig, s, 2);
@@ -520,7 +510,7 @@ RIG_TEST(claimed_meanwhile, rig_new())
 /* That of another broker is asked for when this one is out of the way. */
 RIG_TEST(claimed_with_a_larger_fence, rig_new())
 {
-    unsigned s = kept_session(rig);
+    unsigned s = rig_open_kept(rig);
 
     (void)losing(rig, s);
     rig_event(rig, s, CORE_DROP);
@@ -537,7 +527,7 @@ RIG_TEST(claimed_with_a_larger_fence, rig_new())
 /* The CLAIM itself finds that it is lost: as this generation's it is back. */
 RIG_TEST(claim_finds_it_lost, rig_new())
 {
-    unsigned s = kept_session(rig);
+    unsigned s = rig_open_kept(rig);
 
     rig_lock(rig, s, "1 LOCK a", 5);
     rig_event(rig, s, CORE_DROP);
@@ -690,7 +680,7 @@ SESSION_TEST(number_in_doubt)
  * kind. A renewal would find that, and call it the lock that was asked for. */
 RIG_TEST(earlier_hold_in_doubt, rig_new())
 {
-    unsigned s = resume(rig, kept_session(rig), 2);
+    unsigned s = resume(rig, rig_open_kept(rig), 2);
     struct op *op = losing_place(rig, s, "1 LOCK a");
 
     rig_status(rig, op, OP_UNKNOWN);
@@ -761,7 +751,7 @@ RIG_TEST(ended_meanwhile, rig_new())
 {
     bool keeps = _i % 2 == 1;
     enum how how = (enum how)(_i / 2 % HOW_COUNT);
-    unsigned s = keeps ? kept_session(rig) : rig_open(rig);
+    unsigned s = keeps ? rig_open_kept(rig) : rig_open(rig);
     unsigned t = rig_open(rig);
     (void)losing(rig, s);
     end_session(rig, s, t, how);
@@ -773,7 +763,7 @@ RIG_TEST(ended_meanwhile, rig_new())
  * it has been put again. */
 RIG_TEST(kept_meanwhile, rig_new())
 {
-    unsigned s = kept_session(rig);
+    unsigned s = rig_open_kept(rig);
     (void)losing(rig, s);
     rig_event(rig, s, CORE_DROP);
     if (_i < END_COUNT) {
@@ -792,7 +782,7 @@ RIG_TEST(kept_meanwhile, rig_new())
 /* One that is away is killed. */
 RIG_TEST(killed_away_meanwhile, rig_new())
 {
-    unsigned s = kept_session(rig);
+    unsigned s = rig_open_kept(rig);
     unsigned t = rig_open(rig);
 
     (void)losing(rig, s);
@@ -806,7 +796,7 @@ RIG_TEST(killed_away_meanwhile, rig_new())
  * what the question shows stays until it is answered. */
 RIG_TEST(forgotten_meanwhile, rig_new())
 {
-    unsigned s = kept_session(rig);
+    unsigned s = rig_open_kept(rig);
     unsigned t = rig_open(rig);
     rig_say(rig, s, "HELLO name=client keep=10s");
     (void)rig_line(rig, s);
@@ -1040,7 +1030,7 @@ RIG_TEST(wait_ended_meanwhile, rig_new())
 {
     int what = _i / END_COUNT;
     unsigned t = rig_open(rig);
-    unsigned s = what == 6 ? kept_session(rig) : rig_open(rig);
+    unsigned s = what == 6 ? rig_open_kept(rig) : rig_open(rig);
     (void)losing_place(rig, s, "1 LOCK a wait=11s");
     if (what == 0) {
         rig_ask(rig, s, "2 CANCEL 1", "1 ERR CANCELLED retry=1");
@@ -1078,7 +1068,7 @@ static const enum op_status unattended_place_rows[] = {
 RIG_TEST(unattended_place, rig_new())
 {
     enum op_status status = unattended_place_rows[_i];
-    unsigned s = kept_session(rig);
+    unsigned s = rig_open_kept(rig);
     rig_wait(rig, s, "1 LOCK a");
     rig_event(rig, s, CORE_DROP);
     rig_pass(rig, 9990);
@@ -1118,7 +1108,7 @@ RIG_TEST(unattended_place, rig_new())
  * anywhere. */
 RIG_TEST(moving_place, rig_new())
 {
-    unsigned s = kept_session(rig);
+    unsigned s = rig_open_kept(rig);
 
     rig_wait(rig, s, "1 LOCK a");
     rig_event(rig, s, CORE_DROP);
@@ -1136,7 +1126,7 @@ RIG_TEST(moving_place, rig_new())
 /* Nor one of which nothing was ever heard. */
 RIG_TEST(place_in_doubt, rig_new())
 {
-    unsigned s = kept_session(rig);
+    unsigned s = rig_open_kept(rig);
 
     rig_say(rig, s, "1 LOCK a");
     rig_event(rig, s, CORE_DROP);

@@ -39,15 +39,6 @@ begin(unsigned count, uint32_t wanted)
     return rig;
 }
 
-static void
-end(struct srig *rig)
-{
-    log_keep_no_more();
-    srig_end(rig);
-}
-
-#define STORE_TEST(name, ...) RIG_TEST_AS(name, struct srig, __VA_ARGS__, end)
-
 /* An operation whose script has answered with that. */
 static struct op *
 answered(struct srig *rig, enum op_kind kind, enum record_status status)
@@ -101,7 +92,7 @@ told(struct srig *rig, unsigned count)
     told_the_rest(rig, count);
 }
 
-STORE_TEST(held_until_confirmed, begin(2, 0))
+SRIG_TEST(held_until_confirmed, begin(2, 0))
 {
     static const enum op_kind kinds[] = {OP_ACQUIRE, OP_RENEW, OP_RECLAIM};
 
@@ -125,7 +116,7 @@ STORE_TEST(held_until_confirmed, begin(2, 0))
 }
 
 /* One WAIT for all that was answered before it, and for nothing after it. */
-STORE_TEST(one_for_many, begin(1, 0))
+SRIG_TEST(one_for_many, begin(1, 0))
 {
     struct op *first = answered(rig, OP_ACQUIRE, RECORD_OK);
     struct op *second = srig_op(rig, OP_RENEW, 0);
@@ -147,7 +138,7 @@ STORE_TEST(one_for_many, begin(1, 0))
 
 /* The write that WAIT waits for is not there, or not allowed: it is written
  * anew, in another slot. */
-STORE_TEST(not_written, begin(1, 0))
+SRIG_TEST(not_written, begin(1, 0))
 {
     struct op *op = answered(rig, OP_ACQUIRE, RECORD_OK);
 
@@ -173,7 +164,7 @@ STORE_TEST(not_written, begin(1, 0))
 }
 
 /* It is said once, and nothing new is asked for until it is allowed. */
-STORE_TEST(refused, begin(1, 0))
+SRIG_TEST(refused, begin(1, 0))
 {
     static const char said[] = "level=warn event=redis_replicas_unasked "
                                "node=10.0.0.1:7000 command=WAIT";
@@ -204,7 +195,7 @@ STORE_TEST(refused, begin(1, 0))
 }
 
 /* Too few have it: that is no OK; it is asked again. */
-STORE_TEST(shortfall, begin(2, 0))
+SRIG_TEST(shortfall, begin(2, 0))
 {
     struct op *op = answered(rig, OP_ACQUIRE, RECORD_OK);
 
@@ -235,7 +226,7 @@ STORE_TEST(shortfall, begin(2, 0))
 }
 
 /* Not within the time that a command may take: nobody knows. */
-STORE_TEST(never_confirmed, begin(1, 0))
+SRIG_TEST(never_confirmed, begin(1, 0))
 {
     struct op *op = answered(rig, OP_ACQUIRE, RECORD_OK);
     uint64_t answered_us = rig->now_us;
@@ -252,7 +243,7 @@ STORE_TEST(never_confirmed, begin(1, 0))
 }
 
 /* One has come since: it must have it as well. */
-STORE_TEST(more_replicas, begin(1, 0))
+SRIG_TEST(more_replicas, begin(1, 0))
 {
     struct op *op = answered(rig, OP_ACQUIRE, RECORD_OK);
 
@@ -268,7 +259,7 @@ STORE_TEST(more_replicas, begin(1, 0))
 }
 
 /* WAIT is content, by whom it may be, and somebody is behind all the same. */
-STORE_TEST(behind_for_long, begin(1, 0))
+SRIG_TEST(behind_for_long, begin(1, 0))
 {
     struct op *op = answered(rig, OP_ACQUIRE, RECORD_OK);
     unsigned rounds = 0;
@@ -291,7 +282,7 @@ STORE_TEST(behind_for_long, begin(1, 0))
 }
 
 /* The one that is missing may have been promoted; nobody stands for it. */
-STORE_TEST(another_replica, begin(2, 0))
+SRIG_TEST(another_replica, begin(2, 0))
 {
     struct op *op = answered(rig, OP_ACQUIRE, RECORD_OK);
 
@@ -353,7 +344,7 @@ SRIG_TEST(promoted, srig_create(STORE_CLUSTER, 2))
 }
 
 /* Two with one address: nobody can tell who is missing. */
-STORE_TEST(alike, begin(1, 0))
+SRIG_TEST(alike, begin(1, 0))
 {
     size_t len = strlen(rig->history);
 
@@ -367,7 +358,7 @@ STORE_TEST(alike, begin(1, 0))
 
 /* A client without a port is no replica (redis-cli --rdb). Nor is one that is
  * being synchronized for the first time. */
-STORE_TEST(no_replicas, begin(1, 0))
+SRIG_TEST(no_replicas, begin(1, 0))
 {
     struct op *op = answered(rig, OP_ACQUIRE, RECORD_OK);
     size_t len = strlen(rig->history);
@@ -381,7 +372,7 @@ STORE_TEST(no_replicas, begin(1, 0))
 }
 
 /* A write under another history may be gone. */
-STORE_TEST(another_history, begin(1, 0))
+SRIG_TEST(another_history, begin(1, 0))
 {
     struct op *op = answered(rig, OP_ACQUIRE, RECORD_OK);
 
@@ -392,7 +383,7 @@ STORE_TEST(another_history, begin(1, 0))
     ck_assert(!srig_done(rig, op));
 }
 
-STORE_TEST(connections_lost, begin(1, 0))
+SRIG_TEST(connections_lost, begin(1, 0))
 {
     struct op *op = answered(rig, OP_ACQUIRE, RECORD_OK);
 
@@ -423,7 +414,7 @@ STORE_TEST(connections_lost, begin(1, 0))
 }
 
 /* Answers without a grant are told at once. */
-STORE_TEST(told_at_once, begin(1, 0))
+SRIG_TEST(told_at_once, begin(1, 0))
 {
     static const enum record_status none[] = {RECORD_WAITING, RECORD_BUSY,
         RECORD_FULL, RECORD_GONE, RECORD_CONFLICT, RECORD_MOVED};
@@ -450,7 +441,7 @@ STORE_TEST(told_at_once, begin(1, 0))
 }
 
 /* A release that hands the lock over to a waiter of ours. */
-STORE_TEST(handed_over, begin(1, 0))
+SRIG_TEST(handed_over, begin(1, 0))
 {
     struct op *op = srig_op(rig, OP_RELEASE, 0);
     char bytes[300];
@@ -470,7 +461,7 @@ STORE_TEST(handed_over, begin(1, 0))
 }
 
 /* Nothing is asked for that could not be confirmed. */
-STORE_TEST(replicas_missing, begin(2, 0))
+SRIG_TEST(replicas_missing, begin(2, 0))
 {
     struct op *acquire;
 
@@ -502,7 +493,7 @@ STORE_TEST(replicas_missing, begin(2, 0))
         "level=info event=redis_replicas_back node=10.0.0.1:7000 replicas=2"));
 }
 
-STORE_TEST(asked_for_in_vain, begin(1, 2))
+SRIG_TEST(asked_for_in_vain, begin(1, 2))
 {
     ck_assert(!store_ready(rig->store));
     struct op *op = srig_op(rig, OP_ACQUIRE, 0);
@@ -539,7 +530,7 @@ look_again(struct srig *rig)
 }
 
 /* The cluster knows of those that a new broker has never seen. */
-STORE_TEST(members, begin_cluster(2))
+SRIG_TEST(members, begin_cluster(2))
 {
     ck_assert(!store_ready(rig->store));
     ck_assert_ptr_nonnull(strstr(log_kept(),
@@ -567,7 +558,7 @@ STORE_TEST(members, begin_cluster(2))
 }
 
 /* The write while slots move. */
-STORE_TEST(slots, begin_cluster(1))
+SRIG_TEST(slots, begin_cluster(1))
 {
     struct op *op;
 
@@ -616,7 +607,7 @@ SRIG_TEST(no_replica_at_all, srig_create(STORE_SINGLE, 1))
 
 /* Another process is there: what the old one has answered is not confirmed by
  * what the new one says. */
-STORE_TEST(another_process, begin(1, 0))
+SRIG_TEST(another_process, begin(1, 0))
 {
     struct op *op = answered(rig, OP_ACQUIRE, RECORD_OK);
 

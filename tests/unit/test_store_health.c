@@ -49,15 +49,6 @@ begin(enum store_topology topology, uint64_t settle_ms)
     return rig;
 }
 
-static void
-end(struct srig *rig)
-{
-    log_init(NULL, LOG_ERROR);
-    srig_end(rig);
-}
-
-#define STORE_TEST(name, ...) RIG_TEST_AS(name, struct srig, __VA_ARGS__, end)
-
 /* --- the handshake -------------------------------------------------------- */
 
 static const struct {
@@ -119,14 +110,14 @@ START_TEST(handshake_refused)
     (void)health_text(&why, true, text);
     ck_assert_ptr_nonnull(strstr(text, "10.0.0.1:7000: "));
     ck_assert_ptr_null(strchr(text, '\x01'));
-    end(rig);
+    srig_end(rig);
 }
 
 END_TEST
 
 /* --- connections ---------------------------------------------------------- */
 
-STORE_TEST(connection_lost, begin(STORE_SINGLE, 0))
+SRIG_TEST(connection_lost, begin(STORE_SINGLE, 0))
 {
     srig_settle(rig);
     is_ready(rig);
@@ -153,7 +144,7 @@ STORE_TEST(connection_lost, begin(STORE_SINGLE, 0))
     ck_assert_uint_eq(log_kept_count("event=ready"), 2);
 }
 
-STORE_TEST(settles, begin(STORE_SINGLE, SETTLE_MS))
+SRIG_TEST(settles, begin(STORE_SINGLE, SETTLE_MS))
 {
     srig_settle(rig);
     is_blamed(rig, 0, HEALTH_SETTLING);
@@ -183,7 +174,7 @@ static const struct {
 };
 
 /* The marker meets it where no client does, and its end. */
-STORE_TEST(refuses_when_idle, begin(STORE_SINGLE, 0))
+SRIG_TEST(refuses_when_idle, begin(STORE_SINGLE, 0))
 {
     unsigned errors = 0;
 
@@ -214,7 +205,7 @@ STORE_TEST(refuses_when_idle, begin(STORE_SINGLE, 0))
 }
 
 /* A release is taken by a full Redis, and proves nothing. */
-STORE_TEST(only_what_grants_proves, begin(STORE_SINGLE, 0))
+SRIG_TEST(only_what_grants_proves, begin(STORE_SINGLE, 0))
 {
     srig_settle(rig);
     (void)srig_op(rig, OP_ACQUIRE, 0);
@@ -235,7 +226,7 @@ STORE_TEST(only_what_grants_proves, begin(STORE_SINGLE, 0))
 }
 
 /* Of rights the marker says nothing: a script is run. */
-STORE_TEST(rights_come_back, begin(STORE_SINGLE, 0))
+SRIG_TEST(rights_come_back, begin(STORE_SINGLE, 0))
 {
     unsigned probes = 0;
 
@@ -264,7 +255,7 @@ STORE_TEST(rights_come_back, begin(STORE_SINGLE, 0))
 
 /* A user's rights are looked at before anybody asks for a lock: all together,
  * and again until they are there. */
-STORE_TEST(rights_are_probed, srig_create(STORE_SINGLE, 1))
+SRIG_TEST(rights_are_probed, srig_create(STORE_SINGLE, 1))
 {
     static const char *const asked[] = {"SET holdfast:probe ? PX 1000",
         "GETRANGE holdfast:probe 0 0", "SETRANGE holdfast:probe 0 ?",
@@ -324,7 +315,7 @@ END_TEST
 
 /* --- topologies ----------------------------------------------------------- */
 
-STORE_TEST(slots_have_reasons, srig_cluster())
+SRIG_TEST(slots_have_reasons, srig_cluster())
 {
     const struct health *health = health_of(rig);
 
@@ -347,7 +338,7 @@ STORE_TEST(slots_have_reasons, srig_cluster())
     ck_assert_ptr_null(health_why_slot(health, 5002).node);
 }
 
-STORE_TEST(a_majority_is_enough, srig_quorum(3))
+SRIG_TEST(a_majority_is_enough, srig_quorum(3))
 {
     is_ready(rig);
     for (uint32_t i = 0; i < 2; i++) {
@@ -360,7 +351,7 @@ STORE_TEST(a_majority_is_enough, srig_quorum(3))
     is_blamed(rig, 0, HEALTH_CLOSED);
 }
 
-STORE_TEST(sentinels_and_their_master, sen_ready())
+SRIG_TEST(sentinels_and_their_master, sen_ready())
 {
     is_ready(rig);
     sen_name_all(rig, NULL);

@@ -87,15 +87,6 @@ begin(enum store_topology topology, unsigned nodes, unsigned settle_ms)
     return rig;
 }
 
-static void
-end(struct srig *rig)
-{
-    log_init(NULL, LOG_ERROR);
-    srig_end(rig);
-}
-
-#define STORE_TEST(name, ...) RIG_TEST_AS(name, struct srig, __VA_ARGS__, end)
-
 static uint32_t
 differing(const struct srig *rig)
 {
@@ -124,7 +115,7 @@ static const struct {
     {"", NULL},
 };
 
-STORE_TEST(configured_otherwise, begin(STORE_SINGLE, 1, 2000))
+SRIG_TEST(configured_otherwise, begin(STORE_SINGLE, 1, 2000))
 {
     char said[100];
 
@@ -208,7 +199,7 @@ static const struct {
         0, 12000, -45000},
 };
 
-STORE_TEST(longest_lease, begin(STORE_SINGLE, 1, 2000))
+SRIG_TEST(longest_lease, begin(STORE_SINGLE, 1, 2000))
 {
     uint64_t read_ms = TIME_MS + rig->now_us / 1000 + 9000;
     char text[200];
@@ -234,7 +225,7 @@ static const char *const garbled[] = {
 };
 
 /* No broker leases for longer than a configuration allows. */
-STORE_TEST(lease_beyond_all, begin(STORE_SINGLE, 1, 2000))
+SRIG_TEST(lease_beyond_all, begin(STORE_SINGLE, 1, 2000))
 {
     before = garbled[_i];
     pass(rig, 40000);
@@ -250,7 +241,7 @@ STORE_TEST(lease_beyond_all, begin(STORE_SINGLE, 1, 2000))
 }
 
 /* A node of a cluster has no key before the map is known. */
-STORE_TEST(map_comes_later, begin(STORE_CLUSTER, 3, 2000))
+SRIG_TEST(map_comes_later, begin(STORE_CLUSTER, 3, 2000))
 {
     ck_assert_uint_eq(exchanges, 0);
     rig->map[0] = (struct srig_range){0, 16383, "10.0.0.1", 7000};
@@ -260,7 +251,7 @@ STORE_TEST(map_comes_later, begin(STORE_CLUSTER, 3, 2000))
 }
 
 /* It is passed on as long as it counts, and no longer. */
-STORE_TEST(longest_lease_is_passed_on, begin(STORE_SINGLE, 1, 2000))
+SRIG_TEST(longest_lease_is_passed_on, begin(STORE_SINGLE, 1, 2000))
 {
     before = longest[1].words;
     pass(rig, 10000);
@@ -273,7 +264,7 @@ STORE_TEST(longest_lease_is_passed_on, begin(STORE_SINGLE, 1, 2000))
 }
 
 /* Two lists with a node in common: nothing is granted anywhere. */
-STORE_TEST(another_quorum, begin(STORE_QUORUM, 3, 0))
+SRIG_TEST(another_quorum, begin(STORE_QUORUM, 3, 0))
 {
     ck_assert(store_health(rig->store)->ready);
     list = "10.0.0.1:7002,10.0.0.9:1,10.0.0.9:2";

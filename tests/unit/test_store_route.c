@@ -112,7 +112,6 @@ SRIG_TEST(odd_host, srig_cluster())
         rig->now_us, HEALTH_REFUSED, "refused");
     ck_assert_uint_eq(
         log_kept_count("event=redis_link_lost node=a?b????:7002 why="), 1);
-    log_keep_no_more();
 }
 
 /* A host may be unknown where the number or a name stands beside it. If nothing
@@ -140,7 +139,6 @@ SRIG_TEST(map_that_knows_less, srig_cluster())
     ck_assert_uint_eq(log_kept_count("event=redis_address_unknown"), 1);
     (void)srig_op(rig, OP_ACQUIRE, 5001);
     srig_sends(rig, 1, "EVALSHA 1");
-    log_keep_no_more();
 }
 
 /* Of a node whose address is forgotten nothing is known; of the others it is.
@@ -212,7 +210,6 @@ SRIG_TEST(map_of_another_cluster, srig_cluster())
     for (int i = 0; i < 200; i++)
         serve_with_stranger(rig);
     ck_assert_uint_eq(rig->store->slots[0], 1);
-    log_keep_no_more();
 }
 
 /* Replies to CLUSTER SLOTS that are no map at all. The log has one line of them
@@ -250,7 +247,6 @@ SRIG_TEST(no_map, srig_cluster())
         }
     }
     ck_assert_uint_eq(log_kept_count("event=redis_map_unusable node="), 1);
-    log_keep_no_more();
     ck_assert(store_ready(rig->store));
 }
 

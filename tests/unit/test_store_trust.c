@@ -102,15 +102,6 @@ begin(uint64_t settle_ms, const char *marker)
     return rig;
 }
 
-static void
-end(struct srig *rig)
-{
-    log_keep_no_more();
-    srig_end(rig);
-}
-
-#define STORE_TEST(name, ...) RIG_TEST_AS(name, struct srig, __VA_ARGS__, end)
-
 /* With the clock in so many ms; which may be so far off. */
 struct steadiness {
     uint32_t in_ms;
@@ -166,7 +157,7 @@ reconnect(struct srig *rig, uint32_t link)
     srig_serve(rig, link);
 }
 
-STORE_TEST(first_sight, begin(SETTLE_MS, ""))
+SRIG_TEST(first_sight, begin(SETTLE_MS, ""))
 {
     uint64_t since_us = rig->now_us;
 
@@ -199,7 +190,7 @@ STORE_TEST(first_sight, begin(SETTLE_MS, ""))
 
 /* A repeated release is sent only to a node that may have lost the first one.
  * The rest is sent all the same. */
-STORE_TEST(repeated_releases, begin(SETTLE_MS, ""))
+SRIG_TEST(repeated_releases, begin(SETTLE_MS, ""))
 {
     for (int round = 0; round < 2; round++) {
         struct op *ops[4];
@@ -222,7 +213,7 @@ STORE_TEST(repeated_releases, begin(SETTLE_MS, ""))
 }
 
 /* The store wants to be called for each step of it. */
-STORE_TEST(wakes_for_it, begin(1500, ""))
+SRIG_TEST(wakes_for_it, begin(1500, ""))
 {
     uint64_t since_us = rig->now_us;
     struct sent sent = {0};
@@ -251,7 +242,7 @@ STORE_TEST(wakes_for_it, begin(1500, ""))
     ck_assert_uint_eq(log_kept_count("redis_settled"), 1);
 }
 
-STORE_TEST(settled_by_marker, begin(SETTLE_MS, R40 " " I40))
+SRIG_TEST(settled_by_marker, begin(SETTLE_MS, R40 " " I40))
 {
     srig_turn(rig);
     srig_exchange(rig, 0, "GET holdfast:settled");
@@ -280,11 +271,11 @@ START_TEST(marker_for_others)
     (void)pass(rig, 0, 1001);
     memcpy(marker, rig->marker, sizeof(marker));
     ck_assert_mem_eq(marker, R40 " " I40 " ", 82);
-    end(rig);
+    srig_end(rig);
     rig = begin(SETTLE_MS, marker);
     (void)pass(rig, 0, 1);
     ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
-    end(rig);
+    srig_end(rig);
 }
 
 END_TEST
@@ -313,11 +304,11 @@ START_TEST(changed)
     ck_assert_uint_eq(settles_ms(rig, 0, 0, 'z'), SETTLE_MS);
     ck_assert(store_take_changed(rig->store));
     ck_assert(!store_take_changed(rig->store));
-    end(rig);
+    srig_end(rig);
     rig = begin(0, "");
     reconnect(rig, 0);
     ck_assert(!store_take_changed(rig->store));
-    end(rig);
+    srig_end(rig);
 }
 
 END_TEST
@@ -364,7 +355,7 @@ SRIG_TEST(marker_of_others, srig_create(STORE_SINGLE, 1))
 }
 
 /* A reply that is no string is no marker. */
-STORE_TEST(marker_of_garbage, begin(SETTLE_MS, ""))
+SRIG_TEST(marker_of_garbage, begin(SETTLE_MS, ""))
 {
     static const enum resp_type types[] = {
         RESP_STATUS, RESP_ERROR, RESP_INTEGER, RESP_ARRAY, RESP_NIL};
@@ -391,7 +382,7 @@ STORE_TEST(marker_of_garbage, begin(SETTLE_MS, ""))
 
 /* Each second; then it is written, every ten seconds, for it may get lost, and
  * at once where the ids change. */
-STORE_TEST(marker_again, begin(SETTLE_MS, ""))
+SRIG_TEST(marker_again, begin(SETTLE_MS, ""))
 {
     struct sent sent = pass(rig, 0, 5500);
     ck_assert_uint_eq(sent.gets, 6);
@@ -425,7 +416,7 @@ STORE_TEST(marker_again, begin(SETTLE_MS, ""))
 }
 
 /* Refused, with whatever: tried again, and nothing else comes of it. */
-STORE_TEST(marker_refused, begin(SETTLE_MS, ""))
+SRIG_TEST(marker_refused, begin(SETTLE_MS, ""))
 {
     static const char *const errors[] = {"NOPERM no", "MOVED 1 10.0.0.9:7009",
         "LOADING x", "ERR what", "WRONGTYPE x"};
@@ -463,7 +454,7 @@ STORE_TEST(marker_refused, begin(SETTLE_MS, ""))
 }
 
 /* The connection is lost, before or after; the process is the same one. */
-STORE_TEST(same_process, begin(SETTLE_MS, ""))
+SRIG_TEST(same_process, begin(SETTLE_MS, ""))
 {
     uint64_t since_us = rig->now_us;
 
@@ -536,7 +527,7 @@ expect_change(struct srig *rig, char run, char id, bool benign)
 }
 
 /* As the greeting tells it. */
-STORE_TEST(change_at_a_greeting, begin(SETTLE_MS, ""))
+SRIG_TEST(change_at_a_greeting, begin(SETTLE_MS, ""))
 {
     (void)pass(rig, 0, SETTLE_MS + 1100);
     srig_history(
@@ -551,7 +542,7 @@ START_TEST(change_while_idle)
     struct srig *rig = begin(SETTLE_MS, "");
 
     if (changes[_i].run == 's') {
-        end(rig);
+        srig_end(rig);
         return;
     }
     (void)pass(rig, 0, SETTLE_MS + 1100);
@@ -571,13 +562,13 @@ START_TEST(change_while_idle)
     }
     srig_answer(rig, 0);
     expect_change(rig, changes[_i].run, changes[_i].id, changes[_i].benign);
-    end(rig);
+    srig_end(rig);
 }
 
 END_TEST
 
 /* Settled or not, a benign change does not begin it anew. */
-STORE_TEST(benign_while_unsettled, begin(SETTLE_MS, ""))
+SRIG_TEST(benign_while_unsettled, begin(SETTLE_MS, ""))
 {
     (void)pass(rig, 0, 4000);
     srig_history(rig, "master", 'r', 'y', '0');
@@ -594,7 +585,7 @@ STORE_TEST(benign_while_unsettled, begin(SETTLE_MS, ""))
 
 /* Another id in a script's reply: who is it? Nothing more is sent until that is
  * known; what is under way said the old one. */
-STORE_TEST(script_sees_another_id, begin(SETTLE_MS, ""))
+SRIG_TEST(script_sees_another_id, begin(SETTLE_MS, ""))
 {
     (void)pass(rig, 0, SETTLE_MS + 1100);
     srig_history(rig, "master", 'r', 'y', 'i');
@@ -621,7 +612,7 @@ STORE_TEST(script_sees_another_id, begin(SETTLE_MS, ""))
 }
 
 /* Answers to calls from before INFO are no reason to ask twice. */
-STORE_TEST(asks_once, begin(SETTLE_MS, ""))
+SRIG_TEST(asks_once, begin(SETTLE_MS, ""))
 {
     (void)pass(rig, 0, SETTLE_MS + 1100);
     srig_history(rig, "master", 'r', 'y', '0');
@@ -641,7 +632,7 @@ STORE_TEST(asks_once, begin(SETTLE_MS, ""))
 }
 
 /* It is asked again where INFO is refused, or lost. */
-STORE_TEST(asks_again, begin(SETTLE_MS, ""))
+SRIG_TEST(asks_again, begin(SETTLE_MS, ""))
 {
     (void)pass(rig, 0, SETTLE_MS + 1100);
     srig_history(rig, "master", 'r', 'y', 'i');
@@ -665,7 +656,7 @@ STORE_TEST(asks_again, begin(SETTLE_MS, ""))
 
 /* The answer to a SET that was sent before it was known who is there says
  * nothing of the marker. */
-STORE_TEST(overtaken_marker, begin(SETTLE_MS, ""))
+SRIG_TEST(overtaken_marker, begin(SETTLE_MS, ""))
 {
     uint64_t since_us = rig->now_us;
     bool benign = _i == 1;
@@ -689,7 +680,7 @@ STORE_TEST(overtaken_marker, begin(SETTLE_MS, ""))
 }
 
 /* Markers, or that they are refused, keep nobody from asking for the clock. */
-STORE_TEST(clock_beside_markers, begin(SETTLE_MS, ""))
+SRIG_TEST(clock_beside_markers, begin(SETTLE_MS, ""))
 {
     struct sent sent = pass(rig, 0, SETTLE_MS - 1);
 
@@ -744,7 +735,7 @@ SRIG_TEST(nameless, srig_create(STORE_SINGLE, 1))
 }
 
 /* settle: 0s trusts at once, and asks nobody who he is. */
-STORE_TEST(no_settling, begin(0, ""))
+SRIG_TEST(no_settling, begin(0, ""))
 {
     ck_assert_uint_eq(settles_ms(rig, 0, 0, 'i'), 0);
     struct sent sent = pass(rig, 0, 2999);
@@ -1354,7 +1345,7 @@ SRIG_TEST(replaced_master, srig_create(STORE_CLUSTER, 1))
 /* Only where operations go, histories matter. */
 /* Why a node cannot be worked with is said once in a while, and anew where it
  * could be meanwhile. */
-STORE_TEST(unfit, begin(SETTLE_MS, ""))
+SRIG_TEST(unfit, begin(SETTLE_MS, ""))
 {
     static const char loading[] = "redis_version:7.0.1\r\nloading:1\r\n";
     const char *fit = rig->info;
@@ -1409,7 +1400,7 @@ SRIG_TEST(other_conns, srig_create(STORE_SENTINEL, 3))
 }
 
 /* Nothing was done: the same again, in the next turn. */
-STORE_TEST(again_at_once, begin(SETTLE_MS, R40 " " I40))
+SRIG_TEST(again_at_once, begin(SETTLE_MS, R40 " " I40))
 {
     static const enum record_status statuses[] = {RECORD_CHANGED, RECORD_LATE};
 
@@ -1433,7 +1424,7 @@ STORE_TEST(again_at_once, begin(SETTLE_MS, R40 " " I40))
 }
 
 /* By then it is known who is there. */
-STORE_TEST(changed_is_found_out, begin(SETTLE_MS, R40 " " I40))
+SRIG_TEST(changed_is_found_out, begin(SETTLE_MS, R40 " " I40))
 {
     (void)pass(rig, 0, 2000);
     srig_history(rig, "master", 'r', 'y', 'i');
@@ -1454,7 +1445,7 @@ STORE_TEST(changed_is_found_out, begin(SETTLE_MS, R40 " " I40))
 }
 
 /* For ever: no storm, and an end. */
-STORE_TEST(changed_for_ever, begin(SETTLE_MS, R40 " " I40))
+SRIG_TEST(changed_for_ever, begin(SETTLE_MS, R40 " " I40))
 {
     struct op *op = srig_op(rig, OP_RECLAIM, 0);
     unsigned calls = 0;
@@ -1491,7 +1482,7 @@ reply_again(struct srig *rig, enum record_status status, uint8_t again_ms)
 }
 
 /* Not before this broker is settled: it waits here, where it may. */
-STORE_TEST(grace, begin(SETTLE_MS, R40 " " I40))
+SRIG_TEST(grace, begin(SETTLE_MS, R40 " " I40))
 {
     (void)pass(rig, 0, 2000);
     for (unsigned i = 0; i < 20; i++) {
@@ -1516,7 +1507,7 @@ STORE_TEST(grace, begin(SETTLE_MS, R40 " " I40))
 }
 
 /* Its own broker decides, where it does not want to wait. */
-STORE_TEST(grace_without_queue, begin(SETTLE_MS, R40 " " I40))
+SRIG_TEST(grace_without_queue, begin(SETTLE_MS, R40 " " I40))
 {
     struct op *op = srig_op(rig, OP_ACQUIRE, 0);
 
@@ -1533,7 +1524,7 @@ STORE_TEST(grace_without_queue, begin(SETTLE_MS, R40 " " I40))
 }
 
 /* The end of its own patience, or grace: whichever is sooner. */
-STORE_TEST(grace_given_up, begin(SETTLE_MS, R40 " " I40))
+SRIG_TEST(grace_given_up, begin(SETTLE_MS, R40 " " I40))
 {
     (void)pass(rig, 0, 2000);
     struct op *op = srig_op(rig, OP_ACQUIRE, 0);
@@ -1591,7 +1582,7 @@ SRIG_TEST(grace_and_map, srig_cluster())
 }
 
 /* A waiter that waits for that; and the other flags of the byte. */
-STORE_TEST(unsettled_flag, begin(SETTLE_MS, R40 " " I40))
+SRIG_TEST(unsettled_flag, begin(SETTLE_MS, R40 " " I40))
 {
     char bytes[200];
 
@@ -1809,7 +1800,7 @@ asked(struct srig *rig, uint64_t way_ms)
 }
 
 /* No clock is trusted before it has gone steadily for as long. */
-STORE_TEST(steady, begin(SETTLE_MS, R40 " " I40))
+SRIG_TEST(steady, begin(SETTLE_MS, R40 " " I40))
 {
     (void)pass(rig, 0, 4000);
     ck_assert_uint_eq(asked(rig, 0).in_ms, SETTLE_MS - 4000 + 1);
@@ -1820,7 +1811,7 @@ STORE_TEST(steady, begin(SETTLE_MS, R40 " " I40))
 }
 
 /* However small: a lease must not end sooner than its holder thinks. */
-STORE_TEST(steps, begin(SETTLE_MS, R40 " " I40))
+SRIG_TEST(steps, begin(SETTLE_MS, R40 " " I40))
 {
     static const int64_t by_us[] = {3600000000, -3600000000, 30000, -30000};
 
@@ -1843,7 +1834,7 @@ STORE_TEST(steps, begin(SETTLE_MS, R40 " " I40))
 
 /* A clock that is set forward by more than a twelfth of a record's term may
  * have had Redis forget holds: the node is not settled, despite the marker. */
-STORE_TEST(leaps, begin(SETTLE_MS, R40 " " I40))
+SRIG_TEST(leaps, begin(SETTLE_MS, R40 " " I40))
 {
     static const struct {
         int64_t by_us;
@@ -1881,7 +1872,7 @@ fence_clock(struct srig *rig)
 
 /* It is the latest of all clocks, and goes on whatever is done to them. One
  * that is a day ahead of ours is not believed. */
-STORE_TEST(fence_clock_goes_on, begin(SETTLE_MS, R40 " " I40))
+SRIG_TEST(fence_clock_goes_on, begin(SETTLE_MS, R40 " " I40))
 {
     uint64_t began_us = srig_time_us(rig);
 
@@ -1918,7 +1909,7 @@ START_TEST(fence_clock_of_others)
     (void)pass(rig, 0, SETTLE_MS);
     snprintf(marker, sizeof(marker), "%s", rig->marker);
     ck_assert_uint_ge(strtoull(marker + 82, NULL, 10), clock_us);
-    end(rig);
+    srig_end(rig);
 }
 
 END_TEST
@@ -1933,7 +1924,7 @@ age_us(struct srig *rig, uint64_t since_us)
 
 /* Nothing becomes older by a clock that is set, whether that is seen at once or
  * when nothing was heard of it for a while. */
-STORE_TEST(ages, begin(SETTLE_MS, R40 " " I40))
+SRIG_TEST(ages, begin(SETTLE_MS, R40 " " I40))
 {
     struct conn *conn = &rig->store->conns[0];
     uint64_t since_us = srig_time_us(rig);
@@ -1970,7 +1961,7 @@ STORE_TEST(ages, begin(SETTLE_MS, R40 " " I40))
 }
 
 /* Answers that are slow, now and then or for ever, and clocks that drift. */
-STORE_TEST(slow_is_no_step, begin(SETTLE_MS, R40 " " I40))
+SRIG_TEST(slow_is_no_step, begin(SETTLE_MS, R40 " " I40))
 {
     uint32_t within_us = 0;
 
@@ -1988,7 +1979,7 @@ STORE_TEST(slow_is_no_step, begin(SETTLE_MS, R40 " " I40))
 }
 
 /* An answer that has been under way for long says what the clock was then. */
-STORE_TEST(drift_on_the_way_is_no_step, begin(SETTLE_MS, R40 " " I40))
+SRIG_TEST(drift_on_the_way_is_no_step, begin(SETTLE_MS, R40 " " I40))
 {
     int64_t drift_us = _i == 0 ? 800 : -800;
 
@@ -2002,7 +1993,7 @@ STORE_TEST(drift_on_the_way_is_no_step, begin(SETTLE_MS, R40 " " I40))
 }
 
 /* Without settling no clock is doubted. */
-STORE_TEST(any_clock, begin(0, ""))
+SRIG_TEST(any_clock, begin(0, ""))
 {
     rig->clock_us += 3600000000;
     ck_assert_uint_eq(asked(rig, 1).in_ms, 0);
