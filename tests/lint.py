@@ -114,7 +114,7 @@ SYMBOLS_ALLOWED = {
 }
 
 # Files that are in a circle still. It only shrinks.
-CIRCLES = {"daemon/core": 4, "daemon/store": 2}
+CIRCLES = {"daemon/store": 2}
 
 # --- text -----------------------------------------------------------------
 

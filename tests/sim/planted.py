@@ -54,7 +54,7 @@ PLANTED = {
         """    if (ticket->state == TICKET_WAITING) {
         ticket_set_state(core, ticket, TICKET_IDLE);
         ticket->renew_op = HANDLE_NONE;
-        ticket_advance(core, ticket);
+        ticket_stir(core, ticket);
         return true;
     }
     ticket->abandoned = true;

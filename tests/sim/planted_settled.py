@@ -62,8 +62,8 @@ PLANTED = {
         "have claimed it"),
     "never-back": (
         "hold_renew_done",
-        "        if (ticket_is_taken(ticket))\n            hold_gone(",
-        "        if (ticket != NULL)\n            hold_gone(",
+        "        if (ticket_is_taken(ticket))\n            hold_end_gone(",
+        "        if (ticket != NULL)\n            hold_end_gone(",
         "a hold that Redis has lost is not put there again"),
     "back-at-the-end": ("ticket_back",
                         "t.place, over = place_for(r, t.arrival)",

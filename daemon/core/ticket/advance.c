@@ -1,6 +1,7 @@
 /*
  * The loop that serves a ticket's requests, one after the other, as the state
- * of the ticket allows.
+ * of the ticket allows. The handlers of the states never call the loop: they
+ * return, or put a ticket on the queue that the end of the step serves.
  */
 #include "daemon/core/ticket/advance.h"
 
@@ -135,15 +136,6 @@ ticket_advance_stirred(struct core *core)
 void
 ticket_rest(struct core *core, struct ticket *ticket)
 {
-    require(!ticket->reclaiming);
-    if (ticket->state != TICKET_HELD) /* else its loss is in the log */
-        ticket_log(ticket, LOG_DEBUG,
-            ticket->state == TICKET_LEAVING && ticket->fence > 0
-                ? "lock_released"
-                : "lock_left",
-            NULL);
-    ticket_set_state(core, ticket, TICKET_IDLE);
-    ticket->renew_op = HANDLE_NONE;
-    ticket->holds = 0;
+    ticket_end(core, ticket);
     ticket_advance(core, ticket);
 }

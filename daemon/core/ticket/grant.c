@@ -163,6 +163,7 @@ ticket_displaces(struct core *core, const struct ticket *ticket)
         if (!effects_spare(core->effects))
             return false;
         hold_gone(core, holder);
+        ticket_advance(core, holder);
     }
     return true;
 }

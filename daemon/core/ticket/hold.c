@@ -20,7 +20,6 @@
 #include "daemon/core/model/stats.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/model/times.h"
-#include "daemon/core/ticket/advance.h"
 #include "daemon/core/ticket/final.h"
 #include "daemon/core/ticket/leave.h"
 #include "daemon/core/ticket/multilock.h"
@@ -174,12 +173,11 @@ hold_gone(struct core *core, struct ticket *ticket)
     hold_lost(core, ticket, "gone");
     ticket->requeued = true;
     if (!ticket->reclaiming) {
-        ticket_rest(core, ticket);
+        ticket_end(core, ticket);
         return;
     }
     ticket->unclean = true;
     ticket_leave(core, ticket);
-    ticket_advance(core, ticket);
 }
 
 void
@@ -337,20 +335,6 @@ hold_unlock(struct core *core, struct ticket *ticket, struct request *request)
     return true;
 }
 
-/* A nearer end counts from now on, whatever becomes of the answer. */
-static void
-hold_end_by(struct ticket *ticket, uint64_t now_us, uint64_t end_us)
-{
-    uint64_t hold_us = end_us - now_us;
-
-    ticket->hard_end_us = us_min(ticket->hard_end_us, end_us);
-    ticket->stands_us = us_min(ticket->stands_us, end_us);
-    ticket->foreign_us = us_min(ticket->foreign_us, end_us);
-    ticket_set_deadline(
-        ticket, us_min(ticket->deadline_us,
-                    end_us - us_min(hold_us, drift_margin_us(hold_us))));
-}
-
 static bool
 hold_renew(struct core *core, struct ticket *ticket, struct request *request)
 {
@@ -370,20 +354,6 @@ hold_renew(struct core *core, struct ticket *ticket, struct request *request)
     hold_end_by(ticket, core->now_us, end_us);
     ticket_arm(core, ticket);
     return true;
-}
-
-void
-ticket_set_lease(struct core *core, struct ticket *ticket, uint64_t hold_ms)
-{
-    uint64_t end_us = us_add(core->now_us, us_from_ms(hold_ms));
-
-    require(ticket->state == TICKET_HELD);
-    ticket->ask.hold_ms = hold_ms;
-    if (!ticket->reclaiming) /* else only the broker knows of that end */
-        (void)ticket_send_renewal(core, ticket, end_us,
-            us_add(core->now_us, core->settings.redis_timeout_us), true);
-    hold_end_by(ticket, core->now_us, end_us);
-    ticket_arm(core, ticket);
 }
 
 void
@@ -413,7 +383,7 @@ hold_claim(struct core *core, struct ticket *ticket, struct request *request)
                      (beside && request->fence != ticket->fence))) {
         /* Redis is asked whether another broker had that one. */
         hold_gone(core, ticket);
-        return true;
+        return false;
     }
     if (ticket->fence != request->fence) {
         request_refuse(core, request, ERROR_LOST, NULL);

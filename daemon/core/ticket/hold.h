@@ -19,8 +19,8 @@ void hold_note_lost(
  * lost. */
 void hold_given_up(struct core *core, struct ticket *ticket);
 
-/* Redis has no such hold. The client is told; the ticket may be gone
- * afterwards. */
+/* Redis has no such hold: the client is told, and the ticket ends, or leaves.
+ * The caller advances it. */
 void hold_gone(struct core *core, struct ticket *ticket);
 
 /* An operator has taken the hold away by BREAK: the client is told, and the
@@ -30,11 +30,6 @@ void hold_broken(struct core *core, struct ticket *ticket);
 /* Serves a LOCK of the holder itself, after Redis has confirmed the hold. */
 void hold_relock(
     struct core *core, struct ticket *ticket, struct request *request);
-
-/* Begins the lease= of a multi-lock's member, in ms, once all members are held.
- * A renewal tells Redis. */
-void ticket_set_lease(
-    struct core *core, struct ticket *ticket, uint64_t hold_ms);
 
 /* The hold is this connection's now: answers the CLAIM, and frees it. */
 void hold_claimed(

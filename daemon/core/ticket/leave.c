@@ -110,6 +110,21 @@ ticket_leave(struct core *core, struct ticket *ticket)
 }
 
 void
+ticket_end(struct core *core, struct ticket *ticket)
+{
+    require(!ticket->reclaiming);
+    if (ticket->state != TICKET_HELD) /* else its loss is in the log */
+        ticket_log(ticket, LOG_DEBUG,
+            ticket->state == TICKET_LEAVING && ticket->fence > 0
+                ? "lock_released"
+                : "lock_left",
+            NULL);
+    ticket_set_state(core, ticket, TICKET_IDLE);
+    ticket->renew_op = HANDLE_NONE;
+    ticket->holds = 0;
+}
+
+void
 ticket_give_back(struct core *core, struct ticket *ticket)
 {
     require(ticket->state == TICKET_HELD && ticket->holds > 0);

@@ -28,6 +28,9 @@ void ticket_leave_on(struct core *core, struct ticket *ticket);
 /* As ticket_leave_at(), with the release sent now. */
 void ticket_leave(struct core *core, struct ticket *ticket);
 
+/* Redis has nothing of the ticket any more: IDLE. The caller advances it. */
+void ticket_end(struct core *core, struct ticket *ticket);
+
 /* Gives back one hold that the client does not know of. */
 void ticket_give_back(struct core *core, struct ticket *ticket);
 

@@ -25,10 +25,9 @@
 #include "daemon/core/model/request.h"
 #include "daemon/core/model/stats.h"
 #include "daemon/core/model/ticket.h"
-#include "daemon/core/ticket/advance.h"
 #include "daemon/core/ticket/final.h"
-#include "daemon/core/ticket/hold.h"
 #include "daemon/core/ticket/leave.h"
+#include "daemon/core/ticket/question.h"
 #include "daemon/core/ticket/wait.h"
 
 #include "daemon/base/assert.h"
@@ -126,7 +125,7 @@ multilock_finish(struct core *core, struct multilock *multilock)
     multilock_end(core, multilock);
 }
 
-/* The next member begins, at once or when its turn comes. */
+/* The next member begins at the end of the step, or when its turn comes. */
 static void
 multilock_advance(struct core *core, struct multilock *multilock)
 {
@@ -139,7 +138,7 @@ multilock_advance(struct core *core, struct multilock *multilock)
         request_refuse(core, member, ERROR_UNAVAILABLE, NULL);
         return;
     }
-    ticket_advance(core, member->ticket);
+    ticket_stir(core, member->ticket);
 }
 
 void
@@ -235,16 +234,4 @@ multilock_is_waiting(const struct core *core, const struct request *member)
     const struct request *first =
         container_of(asks->ticket->requests.next, struct request, ticket_link);
     return request_stands(first) && multilock_is_waiting(core, first);
-}
-
-bool
-multilock_cancel(struct core *core, const struct request *request,
-    enum error_code code, const char *why)
-{
-    const struct multilock *multilock = multilock_of(core, request);
-
-    require(multilock != NULL);
-    struct request *member = multilock_member(core, multilock, multilock->got);
-    require(member != NULL);
-    return ticket_cancel(core, member->ticket, member, code, why);
 }

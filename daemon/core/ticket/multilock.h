@@ -23,9 +23,4 @@ void multilock_begin(
 bool multilock_is_waiting(
     const struct core *core, const struct request *member);
 
-/* Cancels the multi-lock that `request` is, or is a member of. False: an
- * earlier call has cancelled it. */
-bool multilock_cancel(struct core *core, const struct request *request,
-    enum error_code code, const char *why);
-
 #endif

@@ -169,6 +169,33 @@ ticket_send_renewal(struct core *core, struct ticket *ticket,
 }
 
 void
+hold_end_by(struct ticket *ticket, uint64_t now_us, uint64_t end_us)
+{
+    uint64_t hold_us = end_us - now_us;
+
+    ticket->hard_end_us = us_min(ticket->hard_end_us, end_us);
+    ticket->stands_us = us_min(ticket->stands_us, end_us);
+    ticket->foreign_us = us_min(ticket->foreign_us, end_us);
+    ticket_set_deadline(
+        ticket, us_min(ticket->deadline_us,
+                    end_us - us_min(hold_us, drift_margin_us(hold_us))));
+}
+
+void
+ticket_set_lease(struct core *core, struct ticket *ticket, uint64_t hold_ms)
+{
+    uint64_t end_us = us_add(core->now_us, us_from_ms(hold_ms));
+
+    require(ticket->state == TICKET_HELD);
+    ticket->ask.hold_ms = hold_ms;
+    if (!ticket->reclaiming) /* else only the broker knows of that end */
+        (void)ticket_send_renewal(core, ticket, end_us,
+            us_add(core->now_us, core->settings.redis_timeout_us), true);
+    hold_end_by(ticket, core->now_us, end_us);
+    ticket_arm(core, ticket);
+}
+
+void
 ticket_begin(struct core *core, struct ticket *ticket, struct request *request)
 {
     require(ticket->state == TICKET_IDLE);

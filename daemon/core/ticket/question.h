@@ -35,6 +35,15 @@ void ticket_reclaim(struct core *core, struct ticket *ticket);
 bool ticket_send_renewal(struct core *core, struct ticket *ticket,
     uint64_t hard_end_us, uint64_t deadline_us, bool sets_end);
 
+/* The hold ends at `end_us`, or sooner. A nearer end counts at once, whatever
+ * Redis answers. The caller arms the timer. */
+void hold_end_by(struct ticket *ticket, uint64_t now_us, uint64_t end_us);
+
+/* Begins the lease= of a multi-lock's member, in ms, once all members are held.
+ * A renewal tells Redis. */
+void ticket_set_lease(
+    struct core *core, struct ticket *ticket, uint64_t hold_ms);
+
 /* Begins to serve a LOCK. The ticket is IDLE; without room the request is
  * refused, and it stays so. */
 void ticket_begin(

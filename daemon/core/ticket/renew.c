@@ -117,6 +117,14 @@ hold_renewed(struct core *core, struct ticket *ticket, const struct op *op)
     ticket_advance(core, ticket);
 }
 
+/* Redis has no such hold. The ticket may be gone afterwards. */
+static void
+hold_end_gone(struct core *core, struct ticket *ticket)
+{
+    hold_gone(core, ticket);
+    ticket_advance(core, ticket);
+}
+
 static void
 hold_not_renewed(
     struct core *core, struct ticket *ticket, enum op_status status)
@@ -148,14 +156,14 @@ hold_renew_done(struct core *core, struct ticket *ticket, const struct op *op)
         if (op->sets_end) /* so it is put again */
             ticket->hard_end_us = op->hard_end_us;
         if (ticket_is_taken(ticket))
-            hold_gone(core, ticket);
+            hold_end_gone(core, ticket);
         else
             ticket_reclaim(core, ticket);
         return;
     case OP_GONE:
     case OP_WAITING:
     case OP_MOVED:
-        hold_gone(core, ticket);
+        hold_end_gone(core, ticket);
         return;
     case OP_BROKEN:
         hold_broken(core, ticket);
@@ -188,7 +196,7 @@ hold_timer(struct core *core, struct ticket *ticket)
     if (core->now_us >= ticket->renew_us &&
         handle_equal(ticket->renew_op, HANDLE_NONE)) {
         if (ticket_is_taken(ticket)) {
-            hold_gone(core, ticket);
+            hold_end_gone(core, ticket);
             return;
         }
         (void)ticket_send_renewal(

@@ -19,10 +19,8 @@
 #include "daemon/core/model/request.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/ticket.h"
-#include "daemon/core/ticket/advance.h"
 #include "daemon/core/ticket/final.h"
 #include "daemon/core/ticket/leave.h"
-#include "daemon/core/ticket/multilock.h"
 #include "daemon/core/ticket/question.h"
 
 #include "daemon/base/assert.h"
@@ -219,7 +217,7 @@ ticket_cancel(struct core *core, struct ticket *ticket, struct request *request,
     if (!serving || !stands || ticket->unattended) {
         request_refuse(core, request, code, why);
         if (serving) /* what is queued behind it goes on */
-            ticket_advance(core, ticket);
+            ticket_stir(core, ticket);
         return true;
     }
     request_end(core, request, code, why);
@@ -231,6 +229,18 @@ ticket_cancel(struct core *core, struct ticket *ticket, struct request *request,
     if (op != NULL)
         op_hurry(core, op);
     return true;
+}
+
+bool
+multilock_cancel(struct core *core, const struct request *request,
+    enum error_code code, const char *why)
+{
+    const struct multilock *multilock = multilock_of(core, request);
+
+    require(multilock != NULL);
+    struct request *member = multilock_member(core, multilock, multilock->got);
+    require(member != NULL);
+    return ticket_cancel(core, member->ticket, member, code, why);
 }
 
 /* The first of our tickets that stands in the queue. */

@@ -32,6 +32,11 @@ void request_end(struct core *core, struct request *request,
 bool ticket_cancel(struct core *core, struct ticket *ticket,
     struct request *request, enum error_code code, const char *why);
 
+/* Cancels the multi-lock that `request` is, or is a member of. False: an
+ * earlier call has cancelled it. */
+bool multilock_cancel(struct core *core, const struct request *request,
+    enum error_code code, const char *why);
+
 /* Asks Redis about the lock: about the first waiter of this broker, about all
  * of them, or about the lock alone. */
 void lock_timer(struct core *core, struct lock *lock);
