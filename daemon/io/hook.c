@@ -30,10 +30,17 @@
     "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:" \
     "/sbin:/bin"
 
+/* Each goes on to the next one, and any of them to CHILD_NONE. */
+enum child_state {
+    CHILD_NONE,
+    CHILD_RUNS,
+    CHILD_KILLED, /* it took too long */
+};
+
 /* A process. */
 struct child {
-    pid_t pid;           /* 0: none */
-    bool late;           /* it took too long, and was killed */
+    enum child_state state;
+    pid_t pid;
     struct event *timer; /* owned */
 };
 
@@ -68,8 +75,8 @@ on_late(evutil_socket_t fd, short what, void *arg)
 
     (void)fd;
     (void)what;
-    require(child->pid > 0);
-    child->late = true;
+    require(child->state == CHILD_RUNS);
+    child->state = CHILD_KILLED;
     child_kill(child);
 }
 
@@ -135,13 +142,13 @@ child_start(struct hooks *hooks, struct child *child, struct turn *turn)
     for (size_t at = 0; at < turn->len && n <= VARIABLES;
          at += strlen(turn->environment + at) + 1)
         environment[n++] = turn->environment + at;
-    child->late = false;
+    require(child->state == CHILD_NONE);
     int error = spawn(hooks->settings.argv, environment, &child->pid);
     if (error == 0) {
+        child->state = CHILD_RUNS;
         (void)event_add(child->timer, &timeout);
         return;
     }
-    child->pid = 0;
     count(hooks->counters, COUNTER_hooks_failed);
     log_write(LOG_ERROR, "hook_not_run",
         log_word("program", hooks->settings.argv[0]),
@@ -154,7 +161,7 @@ hooks_start(struct hooks *hooks)
 {
     for (int i = 0; i < AT_ONCE; i++) {
         struct child *child = &hooks->children[i];
-        while (child->pid == 0 && !list_empty(&hooks->turns)) {
+        while (child->state == CHILD_NONE && !list_empty(&hooks->turns)) {
             require(hooks->turn_count > 0);
             struct turn *turn =
                 container_of(list_pop_front(&hooks->turns), struct turn, link);
@@ -179,9 +186,8 @@ log_failure(pid_t pid, int status)
 static void
 child_ended(struct hooks *hooks, struct child *child, int status)
 {
-    require(child->pid > 0);
     event_del(child->timer);
-    if (child->late) {
+    if (child->state == CHILD_KILLED) {
         count(hooks->counters, COUNTER_hooks_late);
         log_write(LOG_WARN, "hook_killed", log_signed("pid", (int)child->pid),
             log_quoted("why", TEXT("timed out")));
@@ -191,7 +197,7 @@ child_ended(struct hooks *hooks, struct child *child, int status)
         count(hooks->counters, COUNTER_hooks_failed);
         log_failure(child->pid, status);
     }
-    child->pid = 0;
+    child->state = CHILD_NONE;
 }
 
 static void
@@ -206,7 +212,8 @@ on_end(evutil_socket_t signal, short what, void *arg)
     /* The first process of a container has the orphans of others, too. */
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
         for (int i = 0; i < AT_ONCE; i++)
-            if (hooks->children[i].pid == pid)
+            if (hooks->children[i].state != CHILD_NONE &&
+                hooks->children[i].pid == pid)
                 child_ended(hooks, &hooks->children[i], status);
     hooks_start(hooks);
 }
@@ -219,10 +226,10 @@ children_end(struct hooks *hooks)
     int left = END_STEPS;
 
     for (int i = 0; i < AT_ONCE; i++)
-        if (hooks->children[i].pid > 0)
+        if (hooks->children[i].state != CHILD_NONE)
             child_kill(&hooks->children[i]);
     for (int i = 0; i < AT_ONCE; i++)
-        while (hooks->children[i].pid > 0 &&
+        while (hooks->children[i].state != CHILD_NONE &&
                waitpid(hooks->children[i].pid, NULL, WNOHANG) == 0 &&
                left-- > 0)
             (void)nanosleep(&pause, NULL);

@@ -29,11 +29,19 @@
 #define CONNECTION_S    5
 #define ACCEPT_PAUSE_S  1
 
+/* Each goes on to the next one; connection_close() frees it at any time. */
+enum connection_state {
+    CONNECTION_FREE, /* has no socket */
+    CONNECTION_READING,
+    CONNECTION_WRITING,
+    CONNECTION_DONE, /* our FIN is sent; waits for the client's */
+};
+
 struct connection {
+    enum connection_state state;
     struct http *http; /* ref */
-    int fd;            /* -1: the place is free */
-    uint64_t number;   /* by age */
-    bool answered;
+    int fd;
+    uint64_t number;    /* by age */
     struct event event; /* reading; writing while `out` has bytes */
     struct event deadline;
     struct buffer in;
@@ -54,11 +62,11 @@ struct http {
 static void
 connection_close(struct connection *connection)
 {
-    require(connection->fd >= 0);
+    require(connection->state != CONNECTION_FREE);
     event_del(&connection->event);
     event_del(&connection->deadline);
     close(connection->fd);
-    connection->fd = -1;
+    connection->state = CONNECTION_FREE;
     buffer_clear(&connection->in);
     buffer_clear(&connection->out);
 }
@@ -99,7 +107,7 @@ connection_answer(
         page.status, reason_of(page.status), page.type, buffer_len(body),
         page.status == 405 ? "Allow: GET, HEAD\r\n" : "");
 
-    require(!connection->answered);
+    require(connection->state == CONNECTION_READING);
     require(len > 0 && (size_t)len < sizeof(head));
     require(buffer_append(&connection->out, head, (size_t)len));
     if (!head_only)
@@ -107,7 +115,7 @@ connection_answer(
             &connection->out, buffer_data(body), buffer_len(body)));
     buffer_clear(body);
     buffer_clear(&connection->in);
-    connection->answered = true;
+    connection->state = CONNECTION_WRITING;
     count(&connection->http->loop->counters, COUNTER_http_requests);
 }
 
@@ -194,6 +202,7 @@ connection_write(struct connection *connection)
         connection_await(connection, EV_WRITE);
         return;
     }
+    connection->state = CONNECTION_DONE;
     (void)shutdown(connection->fd, SHUT_WR);
     connection_await(connection, EV_READ);
 }
@@ -223,14 +232,14 @@ connection_read(struct connection *connection)
         connection_close(connection);
         return;
     }
-    if (connection->answered)
+    if (connection->state != CONNECTION_READING)
         return; /* nothing is committed: the input is dropped */
     buffer_commit(in, (size_t)got);
     if (head_complete(in))
         connection_request(connection);
     else if (buffer_len(in) == REQUEST_BYTES)
         connection_complain(connection, 431, "the request is too long\n");
-    if (connection->answered)
+    if (connection->state == CONNECTION_WRITING)
         connection_write(connection);
 }
 
@@ -251,7 +260,7 @@ connection_overdue(evutil_socket_t fd, short what, void *arg)
 
     (void)fd;
     (void)what;
-    if (!connection->answered || buffer_len(&connection->out) > 0)
+    if (connection->state != CONNECTION_DONE)
         count(&connection->http->loop->counters, COUNTER_http_slow);
     connection_close(connection);
 }
@@ -260,8 +269,8 @@ connection_overdue(evutil_socket_t fd, short what, void *arg)
 static bool
 makes_room_before(const struct connection *a, const struct connection *b)
 {
-    bool a_done = a->answered && buffer_len(&a->out) == 0;
-    bool b_done = b->answered && buffer_len(&b->out) == 0;
+    bool a_done = a->state == CONNECTION_DONE;
+    bool b_done = b->state == CONNECTION_DONE;
 
     return a_done != b_done ? a_done : a->number < b->number;
 }
@@ -273,12 +282,12 @@ place_find(struct http *http)
 
     for (int i = 0; i < CONNECTIONS_MAX; i++) {
         struct connection *connection = &http->connections[i];
-        if (connection->fd < 0)
+        if (connection->state == CONNECTION_FREE)
             return connection;
         if (makes_room_before(connection, first))
             first = connection;
     }
-    if (!first->answered || buffer_len(&first->out) > 0)
+    if (first->state != CONNECTION_DONE)
         count(&http->loop->counters, COUNTER_http_refused);
     connection_close(first);
     return first;
@@ -292,12 +301,12 @@ connection_open(struct http *http, int fd)
 
     connection->fd = fd;
     connection->number = http->opened++;
-    connection->answered = false;
+    connection->state = CONNECTION_READING;
     loop_arm(&connection->deadline, &limit);
     connection_await(connection, EV_READ);
     /* The request may be there, and many others may come before the loop tells
      * of it. */
-    if (connection->fd >= 0)
+    if (connection->state == CONNECTION_READING)
         connection_read(connection);
 }
 
@@ -345,7 +354,6 @@ http_take_memory(struct http *http)
     for (int i = 0; i < CONNECTIONS_MAX; i++) {
         struct connection *connection = &http->connections[i];
         connection->http = http;
-        connection->fd = -1;
         evtimer_assign(&connection->deadline, http->loop->base,
             connection_overdue, connection);
         event_assign(&connection->event, http->loop->base, -1, EV_READ,
@@ -397,7 +405,7 @@ http_destroy(struct http **http)
     if (h == NULL)
         return;
     for (int i = 0; i < CONNECTIONS_MAX; i++) {
-        if (h->connections[i].fd >= 0)
+        if (h->connections[i].state != CONNECTION_FREE)
             connection_close(&h->connections[i]);
         buffer_fini(&h->connections[i].in);
         buffer_fini(&h->connections[i].out);

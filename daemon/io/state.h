@@ -100,9 +100,8 @@ struct client {
     bool write_waits; /* TLS must read before it writes on */
     uint16_t partial_len;
     struct engine_input input;
-    char
-        *partial; /* owned; or NULL; on loop->late with whole lines before it */
-    char *out;    /* owned; output that the socket did not take, or NULL */
+    char *partial; /* owned, or NULL; on loop->late it has whole lines */
+    char *out;     /* owned; output that the socket did not take, or NULL */
     uint32_t out_start;
     uint32_t out_len;
     uint32_t out_capacity;
