@@ -72,7 +72,7 @@ STAIRS = {
         "wire", "model", "node", "strict", "queue", "topology", ""),
 }
 # Symbols that are reached upwards still. It only shrinks.
-UPWARDS = {"daemon/store": 35}
+UPWARDS = {"daemon/store": 32}
 
 # --- symbols --------------------------------------------------------------
 
@@ -128,8 +128,6 @@ PUBLIC_HEADERS = {"proto/client/holdfast.h"}
 # Files and functions that are longer still, and how long each may be. The list
 # only shrinks.
 LONGER = {
-    "daemon/store/queue/call.c": 1000,
-    "daemon/store/node/reply.c: conn_take()": 80,
     "daemon/store/topology/round.c": 900,
 }
 DECLARED = re.compile(

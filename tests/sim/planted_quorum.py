@@ -17,7 +17,7 @@ PLANTED = {
                       "if (count.has >= majority) {",
                       "a majority need not have the fence that is told"),
     "the-memoryless-vote": (
-        "batch_header",
+        "script_header",
         "        .settles_ms = history_settles_ms(store, conn, now_us),\n",
         "        .settles_ms = store->quorum != NULL\n"
         "                          ? 0\n"

@@ -227,29 +227,6 @@ conn_mark(struct store *store, struct conn *conn, uint64_t now_us,
         call->writes = value.len > 0;
 }
 
-void
-conn_load_script(
-    struct store *store, struct conn *conn, enum script_id id, uint64_t now_us)
-{
-    struct call *call =
-        CONN_SEND(store, conn, CALL_LOAD, now_us, TEXT("SCRIPT"), TEXT("LOAD"),
-            text_make(scripts[id].body, scripts[id].body_len));
-
-    if (call == NULL)
-        return;
-    call->optional = id >= SCRIPTS_AT_ONCE;
-    conn->loading++;
-}
-
-void
-conn_load_scripts(struct store *store, struct conn *conn, uint64_t now_us)
-{
-    if (conn->loading > 0)
-        return;
-    for (int i = 0; i < SCRIPTS_AT_ONCE; i++)
-        conn_load_script(store, conn, (enum script_id)i, now_us);
-}
-
 bool
 conn_serves(const struct store *store, const struct conn *conn)
 {

@@ -69,13 +69,6 @@ bool conn_ask_ids(struct store *store, struct conn *conn, uint64_t now_us);
 void conn_mark(struct store *store, struct conn *conn, uint64_t now_us,
     struct text key, struct text value);
 
-/* Sends SCRIPT LOAD for that script. Without room it sends nothing. */
-void conn_load_script(
-    struct store *store, struct conn *conn, enum script_id id, uint64_t now_us);
-
-/* Loads the scripts that locks need, unless that is under way. */
-void conn_load_scripts(struct store *store, struct conn *conn, uint64_t now_us);
-
 /* Whether operations go to that connection. */
 bool conn_serves(const struct store *store, const struct conn *conn);
 

@@ -11,6 +11,7 @@
 #include "daemon/store/node/mark.h"
 #include "daemon/store/node/peers.h"
 #include "daemon/store/queue/call.h"
+#include "daemon/store/queue/call_error.h"
 #include "daemon/store/strict/confirm.h"
 #include "daemon/store/strict/replicas.h"
 #include "daemon/store/topology/sentinel.h"

@@ -43,6 +43,27 @@ health_of_error(struct text error)
     return HEALTH_ERROR;
 }
 
+enum refusal
+refusal_of(struct text error)
+{
+    static const char *const later[] = {"LOADING ", "CLUSTERDOWN ", "BUSY ",
+        "MASTERDOWN ", "READONLY ", "OOM ", "NOREPLICAS ", "MISCONF ",
+        "NOAUTH ", "NOPERM ", "ERR unknown command"};
+
+    if (text_starts_with(error, TEXT("MOVED ")))
+        return REFUSAL_MOVED;
+    if (text_starts_with(error, TEXT("ASK ")))
+        return REFUSAL_ASK;
+    if (text_starts_with(error, TEXT("TRYAGAIN ")))
+        return REFUSAL_TRYAGAIN;
+    if (text_starts_with(error, TEXT("NOSCRIPT ")))
+        return REFUSAL_NOSCRIPT;
+    for (size_t i = 0; i < sizeof(later) / sizeof(later[0]); i++)
+        if (text_starts_with(error, text_from(later[i])))
+            return REFUSAL_LATER;
+    return REFUSAL_OTHER;
+}
+
 bool
 health_is_of_node(enum health_reason reason)
 {

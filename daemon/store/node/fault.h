@@ -6,6 +6,18 @@
 
 #include "daemon/store/model/state.h"
 
+enum refusal {
+    REFUSAL_MOVED,
+    REFUSAL_ASK,
+    REFUSAL_TRYAGAIN,
+    REFUSAL_NOSCRIPT,
+    REFUSAL_LATER, /* nothing ran, and it may later */
+    REFUSAL_OTHER,
+};
+
+/* What an error of Redis says of the call. */
+enum refusal refusal_of(struct text error);
+
 /* What an error of Redis says of the node's health. */
 enum health_reason health_of_error(struct text error);
 

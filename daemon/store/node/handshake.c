@@ -8,6 +8,7 @@
 #include "daemon/store/node/conn_life.h"
 #include "daemon/store/node/fault.h"
 #include "daemon/store/node/history.h"
+#include "daemon/store/node/script.h"
 #include "daemon/store/strict/replicas.h"
 #include "daemon/store/topology/map.h"
 #include "daemon/store/topology/sentinel.h"
@@ -238,7 +239,7 @@ conn_prepare(struct store *store, struct conn *conn, uint64_t now_us)
     if (conn->stranger)
         route_ask_map(store, conn, now_us);
     if (!conn_is_witness(store, conn))
-        conn_load_scripts(store, conn, now_us);
+        scripts_load(store, conn, now_us);
     if (!list_empty(&conn->calls))
         call = container_of(conn->calls.prev, struct call, link);
     if (call != NULL)

@@ -8,7 +8,7 @@
 #include "daemon/store/node/fault.h"
 #include "daemon/store/node/fence_clock.h"
 #include "daemon/store/node/history.h"
-#include "daemon/store/queue/call.h"
+#include "daemon/store/node/script.h"
 
 #include "daemon/base/log.h"
 
@@ -50,7 +50,7 @@ mark_refused(
     char key[sizeof(store->settings.key_prefix) + sizeof(":settled")];
 
     if (health_is_of_node(reason)) {
-        call_refuses(store, conn, now_us, error);
+        node_refuses(store, conn, now_us, error);
         return;
     }
     if (conn->mark_refused)
@@ -75,7 +75,7 @@ history_marked(struct store *store, struct conn *conn, bool wrote,
         mark_refused(store, conn, reply->text, now_us);
     } else if (conn->fault.reason != HEALTH_FINE &&
                !health_is_of_node(conn->fault.reason)) {
-        call_probe(store, conn, now_us); /* it is a right to scripts */
+        script_probe(store, conn, now_us); /* it is a right to scripts */
     } else if (wrote) {
         health_grants(conn);
     }
@@ -110,7 +110,7 @@ history_tick(struct store *store, struct conn *conn, uint64_t now_us)
             history_mute(store, conn, now_us); /* there is no room for that */
     }
     if (conn->unproved && !conn->readonly)
-        call_probe(store, conn, now_us);
+        script_probe(store, conn, now_us);
     if (now_us < conn->mark_us || conn->readonly)
         return;
     conn->mark_us = now_us + MARK_AGAIN_US;

@@ -10,7 +10,8 @@
 #include "daemon/store/node/handshake.h"
 #include "daemon/store/node/mark.h"
 #include "daemon/store/node/peers.h"
-#include "daemon/store/queue/call.h"
+#include "daemon/store/node/script.h"
+#include "daemon/store/queue/call_result.h"
 #include "daemon/store/strict/replicas.h"
 #include "daemon/store/topology/sentinel.h"
 
@@ -170,14 +171,29 @@ conn_client_id(struct conn *conn, const struct resp *reply)
         conn->client_id = (uint64_t)reply->integer;
 }
 
+/* Whether the connection is of no use after an error. Only some calls need an
+ * optional script. */
+static bool
+call_must_succeed(
+    const struct store *store, const struct conn *conn, const struct call *call)
+{
+    enum call_kind kind = call->kind;
+
+    return kind == CALL_AUTH || kind == CALL_SUBSCRIBE || kind == CALL_MASTER ||
+           (kind == CALL_LOAD && !call->optional) ||
+           (kind == CALL_INFO && !sentinel_is(store, conn));
+}
+
 static void
 conn_take(struct store *store, struct conn *conn, struct call *call,
     uint64_t now_us, const struct resp *reply)
 {
-    bool error = reply->type == RESP_ERROR;
-
     if (is_missing(reply) && conn_lacks(store, conn, now_us, call, reply))
         return;
+    if (reply->type == RESP_ERROR && call_must_succeed(store, conn, call)) {
+        conn_refused(store, conn, now_us, call, reply);
+        return;
+    }
     switch (call->kind) {
     case CALL_SCRIPT:
         call_script_reply(store, conn, call, now_us, reply);
@@ -185,8 +201,6 @@ conn_take(struct store *store, struct conn *conn, struct call *call,
     case CALL_INFO:
         if (sentinel_is(store, conn))
             sentinel_info(store, conn, reply);
-        else if (error)
-            conn_refused(store, conn, now_us, call, reply);
         else
             conn_info(store, conn, call, now_us, reply);
         break;
@@ -203,25 +217,11 @@ conn_take(struct store *store, struct conn *conn, struct call *call,
         conn_time(store, conn, call, now_us, reply);
         break;
     case CALL_MAP:
+    case CALL_MASTER:
         store->topology->answer(store, conn, call, now_us, reply);
         break;
-    case CALL_AUTH:
-    case CALL_LOAD:
-        /* Whoever needs a script that not everybody does is refused again. */
-        if (error && !call->optional)
-            conn_refused(store, conn, now_us, call, reply);
-        break;
     case CALL_SUBSCRIBE:
-        if (error)
-            conn_refused(store, conn, now_us, call, reply);
-        else if (call->last && conn_listens(store, conn))
-            store->unheard = true;
-        break;
-    case CALL_MASTER:
-        if (error)
-            conn_refused(store, conn, now_us, call, reply);
-        else
-            store->topology->answer(store, conn, call, now_us, reply);
+        store->unheard |= call->last && conn_listens(store, conn);
         break;
     case CALL_WRITE:
     case CALL_ROLE:
@@ -232,13 +232,15 @@ conn_take(struct store *store, struct conn *conn, struct call *call,
         replicas_reply(store, conn, call, now_us, reply);
         break;
     case CALL_PROBE:
-        call_probed(store, conn, now_us, reply);
+        script_probed(store, conn, now_us, reply);
         break;
     case CALL_PEERS:
     case CALL_LIST:
         peers_reply(store, conn, call, reply, now_us);
         break;
     case CALL_ASKING:
+    case CALL_AUTH:
+    case CALL_LOAD:
     case CALL_KILL:
     case CALL_NAME:
     case CALL_PING:

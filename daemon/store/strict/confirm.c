@@ -15,6 +15,8 @@
 
 #include "daemon/store/node/conn.h"
 #include "daemon/store/queue/call.h"
+#include "daemon/store/queue/call_error.h"
+#include "daemon/store/queue/call_result.h"
 #include "daemon/store/strict/replicas.h"
 #include "daemon/store/strict/strict.h"
 
