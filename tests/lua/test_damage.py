@@ -25,6 +25,8 @@ def plain_head(**fields):
 
 
 class Damage(ScriptCase):
+    test_timeout = 180.0  # a call for each bit of a record
+
     def in_a_batch(self, status):
         """Each script, alone and between two healthy locks."""
         for name in CALLS:
