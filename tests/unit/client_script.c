@@ -34,7 +34,7 @@ expect(const struct place *place, const char *got, const char *wanted)
 static uint64_t
 number_of(const char *word)
 {
-    return word == NULL || strcmp(word, "FOREVER") == 0
+    return word[0] == '\0' || strcmp(word, "FOREVER") == 0
                ? UINT64_MAX
                : strtoull(word, NULL, 10);
 }
@@ -60,7 +60,7 @@ lock_do(struct talk *talk, char **word)
     size_t count = 0;
     uint64_t request;
 
-    for (size_t i = 2; word[i] != NULL; i++) {
+    for (size_t i = 2; word[i][0] != '\0'; i++) {
         char *value = strchr(word[i], '=');
 
         ck_assert_ptr_nonnull(value);
@@ -108,7 +108,7 @@ request_do(struct talk *talk, char **word)
     struct holdfast *h = talk->h;
     enum holdfast_status status = HOLDFAST_BAD_ARGUMENT;
     const char *verb = word[0];
-    const char *owner = word[1] != NULL ? owner_cut(word[1]) : NULL;
+    const char *owner = owner_cut(word[1]);
     uint64_t request;
 
     if (strcmp(verb, "unlock") == 0)
@@ -169,12 +169,13 @@ static void
 step_do(struct talk *talk, struct place *place, talk_step *more)
 {
     char copy[STEP_BYTES];
-    char *word[WORDS + 1] = {NULL};
+    char none[] = "";
+    char *word[WORDS + 1];
     char *rest = copy;
 
     (void)snprintf(copy, sizeof(copy), "%s", place->text);
-    for (size_t i = 0; i < WORDS && rest != NULL; i++)
-        word[i] = strsep(&rest, " ");
+    for (size_t i = 0; i <= WORDS; i++)
+        word[i] = i < WORDS && rest != NULL ? strsep(&rest, " ") : none;
     const char *text = place->text + 3;
     if (strcmp(word[0], ">*") == 0)
         (void)talk_sent(talk);

@@ -66,7 +66,7 @@ struct talk_script {
     const char *steps;
 };
 
-/* A step of one suite; false: it has no such step. */
+/* A step of one suite; false: it has no such step. Absent words are empty. */
 typedef bool talk_step(char **word);
 
 /* Runs a script; `more` may be NULL. */

@@ -739,11 +739,11 @@ static bool
 move_step(char **word)
 {
     const char *verb = word[0];
-    uint64_t n = word[1] != NULL ? strtoull(word[1], NULL, 10) : 0;
-    const char *where = word[1] != NULL && word[2] != NULL ? paths[0] : address;
+    uint64_t n = strtoull(word[1], NULL, 10);
+    const char *where = word[2][0] != '\0' ? paths[0] : address;
 
     if (strcmp(verb, "begin") == 0) {
-        begin_with(where, word[1] != NULL ? n : KEEP);
+        begin_with(where, word[1][0] != '\0' ? n : KEEP);
         marked = served;
     } else if (strcmp(verb, "begin_as") == 0) {
         begin_as(where, n);

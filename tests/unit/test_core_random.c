@@ -216,7 +216,7 @@ fill_audit(struct op_audit *audit)
     audit->cursor = pick(2);
     for (unsigned i = 0; i < audit->suspect_count; i++)
         suspects[i] = (struct op_suspect){
-            .flags = 1u << pick(3), .name = text_make("abcdef" + i, 1)};
+            .flags = 1u << pick(3), .name = text_make(&"abcdef"[i], 1)};
 }
 
 static void
