@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define AGAIN_MS 36000000u
+#define STEP_MS  5 /* while there is nothing to answer */
 
 struct stub *
 stub_new(unsigned cores)
@@ -221,14 +222,19 @@ stub_step(struct stub *stub, unsigned core)
 void
 stub_pass(struct stub *stub, unsigned ms)
 {
-    for (; ms > 0; ms--) {
-        bool some = true;
+    bool some = true;
+
+    while (ms > 0) {
+        unsigned step = some || ms < STEP_MS ? 1 : STEP_MS;
+        bool more = true;
+        ms -= step;
+        some = false;
         for (unsigned core = 0; core < stub->cores; core++)
-            rig_pass(stub->rigs[core], 1);
-        while (some) {
-            some = false;
+            rig_pass(stub->rigs[core], step);
+        for (; more; some = some || more) {
+            more = false;
             for (unsigned core = 0; core < stub->cores; core++)
-                some = stub_step(stub, core) || some;
+                more = stub_step(stub, core) || more;
         }
     }
 }

@@ -59,7 +59,7 @@ void stub_finish(struct stub *stub, unsigned core, struct op *op);
 /* Answers the oldest operation of a core. False: there is none. */
 bool stub_step(struct stub *stub, unsigned core);
 
-/* Answers operations and lets time pass, by milliseconds. */
+/* Answers operations and lets time pass, by a few milliseconds. */
 void stub_pass(struct stub *stub, unsigned ms);
 
 #endif

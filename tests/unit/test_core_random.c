@@ -174,7 +174,10 @@ fill_tickets(struct op_ticket *tickets, struct op_result *result)
             .fence = i < result->holders ? known->fence : 0,
             .ttl_ms = pick(4000),
             .age_ms = pick(4000),
-            .since_us = pick(1000)};
+            .since_us = pick(1000),
+            .owner = TEXT(""),
+            .client = TEXT("shop"),
+            .note = TEXT("")};
         memcpy(tickets[i].session, known->session, 16);
         memcpy(tickets[i].owner_hash, known->owner_hash, 8);
         memcpy(tickets[i].broker, known->broker, 8);
@@ -237,6 +240,10 @@ answer(struct op *op)
         .told = one_in(2),
         .unsettled = one_in(20),
         .typical_ms = pick(200),
+        .holder_owner = TEXT("w"),
+        .holder_client = TEXT("shop"),
+        .holder_note = TEXT(""),
+        .note = TEXT(""),
         .ask = {.shared = one_in(3), .permits = 1}};
 
     if (op->kind == OP_AUDIT)
