@@ -27,6 +27,7 @@
 #include "daemon/core/model/lock.h"
 #include "daemon/core/model/op_pool.h"
 #include "daemon/core/model/owner.h"
+#include "daemon/core/model/session_table.h"
 #include "daemon/core/ticket/advance.h"
 #include "daemon/core/ticket/question.h"
 #include "daemon/core/ticket/renew.h"
@@ -315,7 +316,7 @@ static uint64_t
 changed_pause_us(
     struct core *core, const struct ticket *ticket, uint64_t half_us)
 {
-    bool away = ticket->session != NULL && ticket->session->away;
+    bool away = ticket->session != NULL && !session_connected(ticket->session);
 
     return away || ticket->unattended ? 0
                                       : random_below(&core->random, half_us);
@@ -458,7 +459,7 @@ core_too_long(
     (void)request_tag(event->line.at, event->line.len, tag);
     if (line_foreign(event->line.at, event->line.len))
         session_expel(core, session, EXPEL_PROTOCOL);
-    else if (session->state == SESSION_OPEN &&
+    else if (session_is_open(session) &&
              !auth_keeps_back(
                  core, session, event->line.at, event->line.len, true))
         answer_error(core, session, tag, ERROR_TOOLONG, NULL);
@@ -469,7 +470,7 @@ core_session_event(struct core *core, struct core_event *event)
 {
     struct session *session = slab_get(&core->sessions, event->session);
 
-    if (session == NULL || session->away)
+    if (session == NULL || !session_connected(session))
         return;
     if (event->kind == CORE_LINE) {
         session_hear(core, session);
@@ -611,12 +612,16 @@ check_ticket(const struct core *core, const struct ticket *ticket)
 static void
 check_counts(const struct core *core)
 {
+    uint32_t away = 0;
+
     for (uint32_t i = 0; i < core->sessions.touched; i++) {
         const struct session *session = slab_at(&core->sessions, i);
         uint32_t held = 0;
         uint32_t waiting = 0;
         if (session == NULL)
             continue;
+        session_check(core, session);
+        away += !session_connected(session);
         LIST_EACH (link, &session->tickets) {
             const struct ticket *ticket =
                 container_of(link, struct ticket, session_link);
@@ -625,6 +630,7 @@ check_counts(const struct core *core)
         }
         require(held == session->held && waiting == session->waiting);
     }
+    require(away == core->away);
     for (uint32_t i = 0; i < core->locks.touched; i++) {
         const struct lock *lock = slab_at(&core->locks, i);
         uint32_t waiting = 0;

@@ -4,6 +4,8 @@
  */
 #include "daemon/core/answer/answer.h"
 
+#include "daemon/core/model/session_table.h"
+
 #include "daemon/base/assert.h"
 
 /* No line of ours is longer: names, words and numbers are all bounded. */
@@ -45,7 +47,7 @@ answer_end(
     size_t len = reply_end(reply);
 
     require(len > 0 && len <= ANSWER_BYTES);
-    if (session->away)
+    if (!session_connected(session))
         return; /* there is nobody to hear it */
     effects_line(
         core->effects, slab_handle(&core->sessions, session), (uint32_t)len);

@@ -6,6 +6,7 @@
 #include "daemon/core/answer/behind.h"
 
 #include "daemon/core/answer/answer.h"
+#include "daemon/core/model/session_table.h"
 
 #include "daemon/base/assert.h"
 
@@ -25,7 +26,7 @@ auth_keeps_back(struct core *core, struct session *session, const char *line,
     char tag[PROTO_TAG_MAX + 1];
     struct behind *behind = NULL;
 
-    if (session->state != SESSION_OPEN || !auth_pauses(session))
+    if (!session_is_open(session) || !auth_pauses(session))
         return false;
     if (session->behind_count < BEHIND_LINES)
         behind = slab_alloc(&core->behind);
@@ -85,7 +86,6 @@ auth_drop_behind(struct core *core, struct session *session)
 {
     struct behind *behind;
 
-    session->fin_behind = false;
     while ((behind = behind_pop(session)) != NULL)
         behind_free(core, behind);
 }

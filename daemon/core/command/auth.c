@@ -43,7 +43,8 @@ auth_set_timeout(struct core *core, uint64_t auth_us)
     core->settings.auth_us = auth_us;
     for (uint32_t i = 0; changes && i < core->sessions.touched; i++) {
         struct session *session = slab_at(&core->sessions, i);
-        if (session != NULL && session->user == NULL && !session->revoked)
+        if (session != NULL && session->user == NULL &&
+            session->recheck != RECHECK_REVOKED)
             wheel_add(&core->wheel, &session->timer, core->now_us);
     }
 }
@@ -173,17 +174,17 @@ auth_set_users(struct core *core, const struct users *users)
             continue;
         const struct user *before = session->user;
         session->user = user_again(session, users);
-        session->revoked = session->user == NULL;
-        if (session->revoked)
+        session->recheck =
+            session->user == NULL ? RECHECK_REVOKED : RECHECK_RIGHTS;
+        if (session->user == NULL)
             log_write(LOG_INFO, "session_revoked",
                 log_word("session", session->short_id),
                 log_word("peer", session->peer),
                 log_quoted("user", before->name));
-        session->recheck = true;
         wheel_add(&core->wheel, &session->timer, core->now_us);
         if (session->user == NULL)
             continue;
-        session->user->connections += !session->away;
+        session->user->connections += session_connected(session);
         session->user->tickets += session->ticket_count;
     }
     core->settings.users = users;
@@ -243,8 +244,10 @@ session_recheck(struct core *core, struct session *session)
 bool
 auth_recheck(struct core *core, struct session *session)
 {
-    session->recheck = false;
-    if (!session->revoked) {
+    bool revoked = session->recheck == RECHECK_REVOKED;
+
+    session->recheck = RECHECK_NONE;
+    if (!revoked) {
         session_recheck(core, session);
         return false;
     }
@@ -265,7 +268,7 @@ auth_check(const struct core *core)
             behind -= session->behind_count;
         if (session == NULL || session->user == NULL)
             continue;
-        connections += !session->away;
+        connections += session_connected(session);
         tickets += session->ticket_count;
     }
     const struct users *users = core->settings.users;

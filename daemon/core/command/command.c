@@ -616,9 +616,8 @@ void
 command_quit(
     struct core *core, struct session *session, const struct request_line *line)
 {
-    session->quits = true;
     memcpy(session->quit_tag, line->tag, sizeof(session->quit_tag));
-    session_close(core, session, "quit", COUNTER_closed_quit);
+    session_close(core, session, SESSION_QUITTING, END_QUIT);
 }
 
 enum draining {
@@ -674,7 +673,7 @@ command_line(struct core *core, struct session *session, char *line, size_t len)
     struct request_line parsed;
     struct request_error error;
 
-    if (session->state != SESSION_OPEN)
+    if (!session_is_open(session))
         return;
     switch (
         request_parse(line, len, core->settings.name_max, &parsed, &error)) {

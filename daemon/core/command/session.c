@@ -4,16 +4,16 @@
  * liveness that everything here is for: when the
  * connection goes, the session's waiters leave and its locks pass on.
  *
- *     OPEN --QUIT, FIN, stop--> CLOSING --all answered--> BYE, GONE
- *       \--------RST, heartbeat, expelled---------------> GONE
+ *     OPEN --QUIT, FIN--> QUITTING, CLOSING --all answered--> BYE, GONE
+ *       \---------RST, heartbeat, expelled, stop-----------> GONE
  *
- * What a session that is GONE has is given up in portions, so that the end of
- * one with a million holds does not keep the others waiting.
+ * A session that is GONE gives up its tickets in portions. So the end of a
+ * session with a million holds does not keep other sessions waiting.
  *
- * With keep= a session that is gone is away: its tickets stand, and another
- * connection may take them over (HELLO resume=), here or at another broker,
- * until its time is over. A broker that stops releases nothing of it either: it
- * forgets, and what stands in Redis is the client's to claim.
+ * A session with keep= is AWAY after its connection. Its tickets stand until
+ * keep= is over. Until then another connection may take them over (HELLO
+ * resume=), here or at another broker. A broker that stops releases none of
+ * them: the client claims them at another broker.
  *
  * See DESIGN.md D7.
  */
@@ -159,7 +159,7 @@ session_drop_watches(struct core *core, struct session *session)
 bool
 session_dissolve(struct core *core, struct session *session)
 {
-    require(session->state == SESSION_GONE && session->away);
+    require(session->state == SESSION_GONE && core->away > 0);
     LIST_EACH_SAFE (link, &session->tickets) {
         if (core->portion == 0)
             return false;
@@ -181,13 +181,11 @@ session_free(struct core *core, struct session *session, enum counter counter)
     session_drop_requests(core, session);
     session_drop_watches(core, session);
     wheel_remove(&core->wheel, &session->timer);
-    auth_disconnected(core, session);
-    core->away += !session->away;
-    session->away = true;
-    session->state = SESSION_GONE;
-    session->ending = true;
+    if (session_connected(session))
+        auth_disconnected(core, session);
     list_remove(&session->ending_link);
     list_push_back(&core->ending, &session->ending_link);
+    session_move(core, session, SESSION_GONE);
     count(core->counters, COUNTER_sessions_closed);
     count(core->counters, counter);
     (void)session_dissolve(core, session);
@@ -200,19 +198,15 @@ session_go_away(
 {
     count(core->counters, COUNTER_sessions_kept);
     count(core->counters, counter);
-    core->away++;
-    session->state = SESSION_OPEN;
-    session->bye = NULL;
-    session->bye_counter = COUNTER_closed_dropped;
+    session_drop_requests(core, session);
+    session_drop_watches(core, session);
+    auth_disconnected(core, session);
+    session->end = END_NONE;
     session->heartbeat_us = 0;
     session->beat_due_us = NEVER;
     session->keep_due_us = us_add(core->now_us, session->keep_us);
     list_remove(&session->ending_link);
-    session->ending = false;
-    session_drop_requests(core, session);
-    session_drop_watches(core, session);
-    auth_disconnected(core, session);
-    session->away = true;
+    session_move(core, session, SESSION_AWAY);
     LIST_EACH_SAFE (link, &session->tickets) {
         ticket_leave_unattended(
             core, container_of(link, struct ticket, session_link));
@@ -257,48 +251,65 @@ session_drop(struct core *core, struct session *session, enum counter counter)
     session_disconnected(core, session, counter);
 }
 
+/* The word of BYE, and the counter, of each end. */
+static const struct {
+    const char *bye;
+    enum counter counter;
+} ends[] = {
+    [END_NONE] = {NULL, COUNTER_closed_dropped},
+    [END_QUIT] = {"quit", COUNTER_closed_quit},
+    [END_EOF] = {"eof", COUNTER_closed_eof},
+    [END_DRAIN] = {"drain", COUNTER_closed_drain},
+    [END_HEARTBEAT] = {"heartbeat", COUNTER_closed_heartbeat},
+    [END_RESUMED] = {"resumed", COUNTER_closed_resumed},
+    [END_OUTPUT] = {"output", COUNTER_closed_output},
+    [END_MEMORY] = {"limit", COUNTER_closed_memory},
+    [END_PROTOCOL] = {"protocol", COUNTER_closed_protocol},
+    [END_KILLED] = {"killed", COUNTER_closed_killed},
+    [END_AUTH] = {"auth", COUNTER_closed_auth},
+};
+
 void
-session_end(struct core *core, struct session *session)
+session_end(struct core *core, struct session *session, enum session_end end)
 {
-    require(session->bye != NULL);
-    if (session->quits && session->request_count == 0) { /* all is answered */
+    require(end != END_NONE && session_connected(session));
+    session->end = end;
+    if (session->state == SESSION_QUITTING && session->request_count == 0) {
         struct reply ok = answer_begin(core, session->quit_tag, "OK");
         answer_end(core, session, &ok);
     }
     struct reply reply = answer_event(core, EVENT_BYE);
-    reply_word(&reply, text_from(session->bye));
+    reply_word(&reply, text_from(ends[end].bye));
     answer_end(core, session, &reply);
     effects_add(
         core->effects, EFFECT_CLOSE, slab_handle(&core->sessions, session));
-    session_disconnected(core, session, session->bye_counter);
+    session_disconnected(core, session, ends[end].counter);
 }
 
 /* At once, and nothing is kept. */
 static void
-session_end_at_once(struct core *core, struct session *session, const char *bye,
-    enum counter counter)
+session_end_at_once(
+    struct core *core, struct session *session, enum session_end end)
 {
     if (session->state == SESSION_GONE)
         return;
-    session->killed = true;
-    session->bye = bye;
-    session->bye_counter = counter;
-    if (session->away) /* whose connection has been counted */
+    session->end = end;
+    if (session->state == SESSION_AWAY) /* its connection has been counted */
         session_free(core, session, COUNTER_closed_kept);
     else
-        session_end(core, session);
+        session_end(core, session, end);
 }
 
 void
 session_kill(struct core *core, struct session *session)
 {
-    session_end_at_once(core, session, "killed", COUNTER_closed_killed);
+    session_end_at_once(core, session, END_KILLED);
 }
 
 void
 session_expel_user(struct core *core, struct session *session)
 {
-    session_end_at_once(core, session, "auth", COUNTER_closed_auth);
+    session_end_at_once(core, session, END_AUTH);
 }
 
 const char *
@@ -336,13 +347,11 @@ session_resume(struct core *core, struct session *session,
         ticket_rebind(
             core, container_of(link, struct ticket, session_link), session);
     }
-    if (other->away) {
+    if (other->state == SESSION_AWAY) {
         session_free(core, other, COUNTER_sessions_resumed);
     } else {
         count(core->counters, COUNTER_sessions_resumed);
-        other->bye = "resumed";
-        other->bye_counter = COUNTER_closed_resumed;
-        session_end(core, other);
+        session_end(core, other, END_RESUMED);
     }
     session_set_id(core, session, told);
     session->keep_due_us = us_add(core->now_us,
@@ -375,34 +384,27 @@ session_moved(struct core *core, struct text news)
         session->generation >= generation)
         return;
     ticket->taken = generation;
-    if (session->away)
+    if (!session_connected(session))
         return;
     session_refuse_requests(core, session, ERROR_CANCELLED);
-    session->bye = "resumed";
-    session->bye_counter = COUNTER_closed_resumed;
-    session_end(core, session);
+    session_end(core, session, END_RESUMED);
 }
 
 void
 session_expel(struct core *core, struct session *session, enum core_expel why)
 {
-    static const struct {
-        const char *bye;
-        enum counter counter;
-    } table[] = {
-        [EXPEL_OUTPUT] = {"output", COUNTER_closed_output},
-        [EXPEL_MEMORY] = {"limit", COUNTER_closed_memory},
-        [EXPEL_PROTOCOL] = {"protocol", COUNTER_closed_protocol},
+    static const enum session_end table[] = {
+        [EXPEL_OUTPUT] = END_OUTPUT,
+        [EXPEL_MEMORY] = END_MEMORY,
+        [EXPEL_PROTOCOL] = END_PROTOCOL,
     };
 
     if (why == EXPEL_MEMORY)
         count(core->counters, COUNTER_limit_memory);
-    session->bye = table[why].bye;
-    session->bye_counter = table[why].counter;
     log_write(LOG_INFO, "session_expelled",
         log_word("session", session->short_id), log_word("peer", session->peer),
-        log_word("reason", session->bye));
-    session_end(core, session);
+        log_word("reason", ends[table[why]].bye));
+    session_end(core, session, table[why]);
 }
 
 /*
@@ -411,14 +413,13 @@ session_expel(struct core *core, struct session *session, enum core_expel why)
  * tickets are advanced, as many in a step as it has room for.
  */
 void
-session_close(struct core *core, struct session *session, const char *bye,
-    enum counter counter)
+session_close(struct core *core, struct session *session,
+    enum session_state state, enum session_end end)
 {
-    if (session->state == SESSION_CLOSING)
+    if (!session_is_open(session))
         return;
-    session->state = SESSION_CLOSING;
-    session->bye = bye;
-    session->bye_counter = counter;
+    session->end = end;
+    session_move(core, session, state);
     session_check_end(core, session);
     /* Where nothing is left to be said it ends with this step. */
     if (session->request_count == 0 && core->now_us < session->least_us &&
@@ -433,9 +434,10 @@ void
 session_eof(struct core *core, struct session *session)
 {
     if (auth_pauses(session) && session->ticket_count == 0) {
-        session->fin_behind = true;
+        if (session->state == SESSION_OPEN)
+            session_move(core, session, SESSION_HALF_CLOSED);
         return;
     }
     auth_refuse_behind(core, session, ERROR_CANCELLED);
-    session_close(core, session, "eof", COUNTER_closed_eof);
+    session_close(core, session, SESSION_CLOSING, END_EOF);
 }

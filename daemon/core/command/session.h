@@ -46,7 +46,8 @@ void session_drop(
     struct core *core, struct session *session, enum counter counter);
 
 /* Says BYE and ends the connection. The session may be gone afterwards. */
-void session_end(struct core *core, struct session *session);
+void session_end(
+    struct core *core, struct session *session, enum session_end end);
 
 /* Ends the session for an operator. Nothing of it is kept. */
 void session_kill(struct core *core, struct session *session);
@@ -68,10 +69,10 @@ void session_moved(struct core *core, struct text news);
 void session_expel(
     struct core *core, struct session *session, enum core_expel why);
 
-/* Takes no more requests and ends when all are answered. `bye` must be static.
- * Waits end, and holds without a request are released. */
-void session_close(struct core *core, struct session *session, const char *bye,
-    enum counter counter);
+/* Takes no more requests and ends when all are answered. `state` is CLOSING or
+ * QUITTING. Waits end, and holds without a request are released. */
+void session_close(struct core *core, struct session *session,
+    enum session_state state, enum session_end end);
 
 /* The client sends no more. The session closes, after an AUTH that is under
  * way. */

@@ -25,7 +25,7 @@ session_stop(struct core *core, struct session *session)
 {
     bool over = core->stop_us == 0;
 
-    if (session->away) {
+    if (!session_connected(session)) {
         session_forget(core, session, COUNTER_closed_kept);
         return;
     }
@@ -41,9 +41,7 @@ session_stop(struct core *core, struct session *session)
         return;
     }
     session_refuse_requests(core, session, ERROR_DRAINING);
-    session->bye = "drain";
-    session->bye_counter = COUNTER_closed_drain;
-    session_end(core, session);
+    session_end(core, session, END_DRAIN);
 }
 
 static void
@@ -64,13 +62,11 @@ session_beat(struct core *core, struct session *session)
         session->heard_us > core->awake_us ? session->heard_us : core->awake_us;
     uint64_t silent_us = core->now_us - heard_us;
     if (silent_us >= 3 * session->heartbeat_us) {
-        session->bye = "heartbeat";
-        session->bye_counter = COUNTER_closed_heartbeat;
         log_write(LOG_INFO, "session_silent",
             log_word("session", session->short_id),
             log_word("peer", session->peer),
             log_number("silent_ms", silent_us / 1000));
-        session_end(core, session);
+        session_end(core, session, END_HEARTBEAT);
         return true;
     }
     if (silent_us >= session->heartbeat_us)
@@ -85,7 +81,7 @@ static bool
 session_keep_over(struct core *core, struct session *session)
 {
     session->keep_due_us = NEVER;
-    if (session->away) {
+    if (session->state == SESSION_AWAY) {
         log_write(LOG_INFO, "session_given_up",
             log_word("session", session->short_id),
             log_number("tickets", session->ticket_count));
@@ -127,7 +123,6 @@ auth_go_on(struct core *core, struct session *session)
         return true;
     struct behind *behind = behind_pop(session);
     if (behind == NULL) {
-        session->fin_behind = false;
         session_eof(core, session);
         return false;
     }
@@ -141,7 +136,7 @@ auth_go_on(struct core *core, struct session *session)
     if (slab_get(&core->sessions, handle) == NULL)
         return false;
     session_check_end(core, session);
-    return session->state == SESSION_OPEN;
+    return session_is_open(session);
 }
 
 void
@@ -149,15 +144,15 @@ session_timer(struct core *core, struct session *session)
 {
     if (session->state == SESSION_GONE)
         return;
-    if (session->recheck && auth_recheck(core, session))
+    if (session->recheck != RECHECK_NONE && auth_recheck(core, session))
         return;
     if (core->stopping) {
-        bool ends = session->away || core->stop_us == 0;
+        bool ends = session->state == SESSION_AWAY || core->stop_us == 0;
         session_stop(core, session);
         if (ends)
             return;
     }
-    if (session->state != SESSION_OPEN || !auth_go_on(core, session))
+    if (session_closes(session) || !auth_go_on(core, session))
         return;
     if (core->now_us >= auth_due_us(core, session)) {
         session_expel_unknown(core, session);
@@ -186,16 +181,10 @@ session_end_all(struct core *core)
                 list_push_back(&core->ending, &session->ending_link);
             continue;
         }
-        session->ending = false;
-        if (session->away) {
+        if (session->state == SESSION_AWAY)
             session_free(core, session, COUNTER_closed_kept);
-            continue;
-        }
-        if (session->bye == NULL) {
-            session->bye = "drain";
-            session->bye_counter = COUNTER_closed_drain;
-        }
-        if (session->request_count == 0)
-            session_end(core, session);
+        else if (session->request_count == 0)
+            session_end(core, session,
+                session->end == END_NONE ? END_DRAIN : session->end);
     }
 }

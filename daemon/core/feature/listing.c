@@ -219,7 +219,7 @@ sessions_item(struct core *core, struct session *to, const char *tag,
         &reply, "idle_ms", (core->now_us - session->heard_us) / 1000);
     reply_pair_number(&reply, "holds", session->held);
     reply_pair_number(&reply, "waits", session->waiting);
-    if (session->away)
+    if (!session_connected(session))
         reply_pair_number(&reply, "away", 1);
     answer_end(core, to, &reply);
 }

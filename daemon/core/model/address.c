@@ -225,7 +225,7 @@ auth_opened(
 void
 auth_disconnected(struct core *core, struct session *session)
 {
-    if (session->user != NULL && !session->away) {
+    if (session->user != NULL) {
         require(session->user->connections > 0);
         session->user->connections--;
     }

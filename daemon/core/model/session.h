@@ -14,29 +14,63 @@
 
 struct user;
 
+/*
+ * The states of a session. session_move() makes each move, and asserts that its
+ * table allows the move. session_check() asserts what else is legal in a state.
+ *
+ *              connection  end     requests  lines behind an AUTH
+ * OPEN         yes         none    any       any
+ * HALF_CLOSED  yes         none    any       any
+ * CLOSING      yes         set     any       any
+ * QUITTING     yes         set     any       any
+ * AWAY         no          none    none      none
+ * GONE         no          any     none      none
+ */
 enum session_state {
     SESSION_OPEN,
-    SESSION_CLOSING, /* no more requests; ends when all have been answered */
-    SESSION_GONE,    /* has ended; its tickets are given up in portions */
+    SESSION_HALF_CLOSED, /* FIN came behind an AUTH; lines before it are served
+                          * first */
+    SESSION_CLOSING,     /* takes no more requests; ends with the last reply */
+    SESSION_QUITTING,    /* CLOSING, and QUIT is answered at the end */
+    SESSION_AWAY, /* kept until another connection resumes it, or keep_due_us */
+    SESSION_GONE, /* on core->ending; its tickets are given up in portions */
+    SESSION_STATES
+};
+
+/* The reason for a session's end. session.c has its word and its counter. */
+enum session_end {
+    END_NONE,
+    END_QUIT,
+    END_EOF,
+    END_DRAIN,
+    END_HEARTBEAT,
+    END_RESUMED,
+    END_OUTPUT,
+    END_MEMORY,
+    END_PROTOCOL,
+    END_KILLED, /* nothing is kept */
+    END_AUTH,   /* nothing is kept */
+};
+
+/* A reload of users, as the session's next timer applies it. */
+enum session_recheck {
+    RECHECK_NONE,
+    RECHECK_RIGHTS,
+    RECHECK_REVOKED, /* its user is no more, and `user` is NULL */
 };
 
 struct session {
     struct slab_node node;
     struct table_node table; /* by id */
     enum session_state state;
-    bool away;       /* has no connection, and is kept until one comes */
-    bool killed;     /* by an operator: nothing is kept */
-    bool drained;    /* has been told of the broker's stop */
-    bool ending;     /* on core->ending */
-    bool quits;      /* QUIT is to be answered, by `quit_tag` */
-    bool no_reentry; /* HELLO reenter=0 */
-    bool fin_behind; /* FIN came behind an AUTH, and has its turn after it */
-    char quit_tag[PROTO_TAG_MAX + 1];
-    bool watch_waits;    /* until the client has read what it was told */
-    bool recheck;        /* there are other users since it was looked at */
-    bool revoked;        /* its user is no more */
-    uint8_t token[16];   /* secret: what its client knows it by */
-    uint8_t id[16];      /* secret: see session_table.c */
+    enum session_end end;
+    enum session_recheck recheck;
+    bool drained;     /* DRAIN was sent: in any state with a connection */
+    bool no_reentry;  /* HELLO reenter=0 */
+    bool watch_waits; /* until the client has read its events (CORE_MORE) */
+    char quit_tag[PROTO_TAG_MAX + 1]; /* QUITTING */
+    uint8_t token[16];                /* secret: what its client knows it by */
+    uint8_t id[16];                   /* secret: see session_table.c */
     uint64_t silence_us; /* TCP ends the session no sooner, or NEVER */
     uint32_t generation; /* the client's count of its connections */
     uint32_t watch_count;
@@ -47,8 +81,6 @@ struct session {
     char client[PROTO_CLIENT_MAX];
     uint8_t client_len;
     char peer[54];
-    const char *bye; /* ref, static: why it closes */
-    enum counter bye_counter;
     uint32_t user_mark; /* by what it is known who it is */
     uint64_t opened_us;
     uint64_t heard_us;     /* of the last line */
@@ -62,9 +94,9 @@ struct session {
     struct list behind;   /* lines that came behind an AUTH, by link */
     uint32_t auths;       /* AUTHs without a reply */
     uint32_t behind_count;
-    struct list ending_link;
-    struct list watches; /* by session_link */
-    struct list news;    /* by news_link: watches that may have some */
+    struct list ending_link; /* core->ending */
+    struct list watches;     /* by session_link */
+    struct list news;        /* by news_link: watches that may have some */
     uint32_t ticket_count;
     uint32_t request_count;
     uint32_t held;        /* tickets that are HELD */

@@ -54,24 +54,102 @@ session_silence_us(const struct core *core, const struct session *session)
     return silence_us;
 }
 
+#define TO(state) (1u << SESSION_##state)
+
+void
+session_move(
+    struct core *core, struct session *session, enum session_state state)
+{
+    static const unsigned moves[SESSION_STATES] = {
+        [SESSION_OPEN] =
+            TO(HALF_CLOSED) | TO(CLOSING) | TO(QUITTING) | TO(AWAY) | TO(GONE),
+        [SESSION_HALF_CLOSED] =
+            TO(CLOSING) | TO(QUITTING) | TO(AWAY) | TO(GONE),
+        [SESSION_CLOSING] = TO(AWAY) | TO(GONE),
+        [SESSION_QUITTING] = TO(AWAY) | TO(GONE),
+        [SESSION_AWAY] = TO(GONE),
+        [SESSION_GONE] = 0,
+    };
+
+    require((moves[session->state] & 1u << state) != 0);
+    bool connected = session_connected(session);
+    session->state = state;
+    core->away += connected && !session_connected(session);
+    session_check(core, session);
+}
+
+bool
+session_connected(const struct session *session)
+{
+    return session->state != SESSION_AWAY && session->state != SESSION_GONE;
+}
+
+bool
+session_is_open(const struct session *session)
+{
+    return session->state == SESSION_OPEN ||
+           session->state == SESSION_HALF_CLOSED;
+}
+
+/* A session without a connection has nothing that a connection could use. */
+static void
+check_no_connection(const struct session *session)
+{
+    require(list_empty(&session->requests) && list_empty(&session->behind));
+    require(list_empty(&session->watches) && list_empty(&session->news));
+    require(session->address == NULL && session->auths == 0);
+    require(!session->watch_waits);
+}
+
+void
+session_check(const struct core *core, const struct session *session)
+{
+    require(session->state < SESSION_STATES);
+    if (!session_connected(session))
+        check_no_connection(session);
+    if (session_is_open(session))
+        require(session->end == END_NONE);
+    if (session->state == SESSION_CLOSING || session->state == SESSION_QUITTING)
+        require(session->end != END_NONE);
+    if (session->state == SESSION_AWAY) { /* DESIGN.md D7.4 */
+        require(session_keeps(session) && session->end == END_NONE);
+        require(session->heartbeat_us == 0 && session->beat_due_us == NEVER);
+        require(!session->drained);
+    }
+    require(!session->drained || core->stopping);
+    require(session->recheck != RECHECK_REVOKED || session->user == NULL);
+    require(session->held + session->waiting <= session->ticket_count);
+    require((session->ticket_count == 0) == list_empty(&session->tickets));
+    require((session->request_count == 0) == list_empty(&session->requests));
+    require((session->behind_count == 0) == list_empty(&session->behind));
+    require((session->watch_count == 0) == list_empty(&session->watches));
+}
+
+bool
+session_was_killed(const struct session *session)
+{
+    return session->end == END_KILLED || session->end == END_AUTH;
+}
+
 bool
 session_keeps(const struct session *session)
 {
-    return session->keep_us > 0 && !session->killed &&
-           session->bye_counter != COUNTER_closed_quit;
+    return session->keep_us > 0 && !session_was_killed(session) &&
+           session->end != END_QUIT;
 }
 
 bool
 session_closes(const struct session *session)
 {
-    return session != NULL && session->state != SESSION_OPEN;
+    return session != NULL && !session_is_open(session) &&
+           session->state != SESSION_AWAY;
 }
 
 bool
 session_gives_back(const struct session *session)
 {
     return session == NULL ||
-           (session->state != SESSION_OPEN && !session_keeps(session));
+           (session_closes(session) && !session_keeps(session));
 }
 
 void
@@ -136,13 +214,13 @@ session_check_end(struct core *core, struct session *session)
 {
     bool bare = session->ticket_count == 0;
 
-    if (session->ending || session->request_count > 0)
+    if (!list_empty(&session->ending_link) || session->request_count > 0 ||
+        session->state == SESSION_GONE)
         return;
-    if (session->state == SESSION_OPEN &&
-        (!((session->drained || session->away) && bare) ||
-            auth_may_go_on(session)))
+    bool away = session->state == SESSION_AWAY;
+    if (!session_closes(session) &&
+        (!((session->drained || away) && bare) || auth_may_go_on(session)))
         return;
-    session->ending = true;
     list_push_back(&core->ending, &session->ending_link);
 }
 
@@ -158,6 +236,6 @@ auth_waited(struct session *session)
 bool
 auth_may_go_on(const struct session *session)
 {
-    return session->auths == 0 &&
-           (session->fin_behind || !list_empty(&session->behind));
+    return session->auths == 0 && (session->state == SESSION_HALF_CLOSED ||
+                                      !list_empty(&session->behind));
 }

@@ -16,6 +16,22 @@ void core_short_id(const uint8_t session[16], char out[SHORT_ID_BYTES + 1]);
 uint64_t session_silence_us(
     const struct core *core, const struct session *session);
 
+/* Enters a state. The move must be in the table. Keeps core->away. */
+void session_move(
+    struct core *core, struct session *session, enum session_state state);
+
+/* Asserts the invariants of the session. */
+void session_check(const struct core *core, const struct session *session);
+
+/* Whether the session has a connection. */
+bool session_connected(const struct session *session);
+
+/* Whether the session takes requests. */
+bool session_is_open(const struct session *session);
+
+/* Whether an operator or a reload of users ended the session. */
+bool session_was_killed(const struct session *session);
+
 /* Whether the session's holds and waits outlive its connection. */
 bool session_keeps(const struct session *session);
 

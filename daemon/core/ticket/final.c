@@ -121,9 +121,8 @@ multilock_refused(struct core *core, struct request *member,
     struct reply reply;
 
     require(parent != NULL);
-    bool moves =
-        code == ERROR_DRAINING ||
-        (code == ERROR_CANCELLED && parent->session->state == SESSION_CLOSING);
+    bool moves = code == ERROR_DRAINING ||
+                 (code == ERROR_CANCELLED && session_closes(parent->session));
     answer_error_begin(core, &reply, parent->tag, code);
     if (code == ERROR_UNAVAILABLE && key == NULL)
         reply_pair_if(&reply, "reason",

@@ -438,8 +438,8 @@ hold_advance(struct core *core, struct ticket *ticket, struct request *request)
         return !request_stands(request) && !hold_serve(core, ticket, request);
     if (session_gives_back(ticket->session)) {
         count(core->counters, COUNTER_releases_by_death);
-        ticket->unclean = ticket->session == NULL ||
-                          ticket->session->bye_counter != COUNTER_closed_quit;
+        ticket->unclean =
+            ticket->session == NULL || ticket->session->end != END_QUIT;
         hold_given_up(core, ticket);
         ticket_leave(core, ticket);
     }

@@ -5,6 +5,7 @@
 #include "daemon/core/ticket/unattended.h"
 
 #include "daemon/core/model/op_pool.h"
+#include "daemon/core/model/session_table.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/ticket/advance.h"
 #include "daemon/core/ticket/hold.h"
@@ -15,8 +16,8 @@
 void
 ticket_orphan(struct core *core, struct ticket *ticket)
 {
-    bool quit = ticket->session->bye_counter == COUNTER_closed_quit;
-    bool killed = ticket->session->killed;
+    bool quit = ticket->session->end == END_QUIT;
+    bool killed = session_was_killed(ticket->session);
 
     require(list_empty(&ticket->requests));
     ticket_detach(core, ticket);
