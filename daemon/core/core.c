@@ -663,6 +663,7 @@ core_check(const struct core *core)
     check_counts(core);
     require(core->lock_table.count == core->locks.used);
     auth_check(core);
+    audit_check(core);
     owner_check(core);
     inspections_check(core);
     top_check(core);

@@ -130,10 +130,10 @@ audit_leave(struct core *core)
 
     if (request != NULL)
         request_refuse(core, request, ERROR_DRAINING, NULL);
-    audit->state = AUDIT_IDLE;
     audit->request = HANDLE_NONE;
     audit->case_count = audit->case_at = 0;
-    audit->case_open = audit->asked_twice = audit->asked = false;
+    audit->finding_count = audit->finding_at = 0;
+    audit_move(core, AUDIT_IDLE);
     wheel_add(
         &core->wheel, &audit->timer, core->stopping ? NEVER : audit->due_us);
 }
@@ -160,7 +160,7 @@ audit_ask(struct core *core)
         audit->step.mark_ms = mark_us / 1000 + 1;
     op->audit = &audit->step;
     op->deadline_us = core->now_us + core->settings.redis_timeout_us;
-    audit->state = AUDIT_WORKS;
+    audit_move(core, AUDIT_STEPS);
     op_submit(core, op);
 }
 
@@ -254,12 +254,19 @@ audit_begin(struct core *core, struct handle request)
     audit_go_on(core);
 }
 
+/* Whether an operation is under way. */
+static bool
+audit_works(const struct audit *audit)
+{
+    return audit->state == AUDIT_STEPS || audit->state == AUDIT_LOOKS;
+}
+
 bool
 audit_request(struct core *core, struct request *request)
 {
     struct audit *audit = core->audit;
 
-    if (audit->state != AUDIT_WORKS && !audit_is_wanted(core))
+    if (!audit_works(audit) && !audit_is_wanted(core))
         audit_leave(core);
     if (audit->state != AUDIT_IDLE)
         return false;
@@ -270,9 +277,8 @@ audit_request(struct core *core, struct request *request)
 void
 audit_stop(struct core *core)
 {
-    if (core->audit->state == AUDIT_WORKS)
-        return; /* when that is done */
-    audit_leave(core);
+    if (!audit_works(core->audit)) /* else with its answer */
+        audit_leave(core);
 }
 
 void
@@ -349,7 +355,7 @@ audit_stepped(struct core *core, struct op *op)
     enum op_status status = op->result.status;
     bool mark = audit->step.mark_ms > 0;
 
-    require(audit->state == AUDIT_WORKS);
+    require(audit->state == AUDIT_STEPS);
     if (!audit_is_wanted(core)) {
         audit_leave(core);
     } else if (status == OP_GONE) {
@@ -386,7 +392,7 @@ audit_op(struct core *core, enum op_kind kind, struct text name)
         return NULL;
     op->reader = READER_AUDIT;
     op->deadline_us = core->now_us + core->settings.redis_timeout_us;
-    core->audit->state = AUDIT_WORKS;
+    audit_move(core, AUDIT_LOOKS);
     return op;
 }
 
@@ -408,7 +414,7 @@ audit_inspected(struct core *core, const struct op *op)
 {
     struct audit *audit = core->audit;
 
-    require(audit->state == AUDIT_WORKS && audit->case_open);
+    require(audit->state == AUDIT_LOOKS);
     /* A step looks along the front of a queue, and some time before. */
     if (op->result.senseless && audit->finding_count == 0)
         finding_add(audit, FINDING_SENSELESS)->wrong = WRONG_RECORD;
@@ -443,7 +449,7 @@ audit_broken(struct core *core, const struct op *op)
     struct audit *audit = core->audit;
     struct finding *finding = &audit->findings[audit->finding_at];
 
-    require(audit->state == AUDIT_WORKS && finding->stage == FINDING_DONE);
+    require(audit->state == AUDIT_LOOKS && finding->stage == FINDING_DONE);
     if (op->result.status == OP_OK) {
         finding->broken = true;
         count(core->counters, COUNTER_audit_breaks);
@@ -462,13 +468,13 @@ audit_news(struct core *core, struct text news)
 
 /* --- going on ------------------------------------------------------------- */
 
-/* What is to be said of the case, or asked; false: an answer is needed. */
+/* Begins the next case. False: the record has to be read first. */
 static bool
 case_begin(struct core *core)
 {
     struct audit *audit = core->audit;
+    audit->case_at++;
     const struct audit_case *at = case_now(audit);
-
     audit->finding_count = audit->finding_at = 0;
     if (at->wrong != WRONG_NOTHING)
         finding_add(audit, FINDING_SENSELESS)->wrong = at->wrong;
@@ -510,7 +516,8 @@ finding_go_on(struct core *core)
     return true;
 }
 
-/* What the last step has come upon, one after the other; then the next step. */
+/* Deals with the cases of the last step, one after another. The next step
+ * follows after a pause. */
 static void
 audit_go_on(struct core *core)
 {
@@ -518,18 +525,13 @@ audit_go_on(struct core *core)
     bool on = true;
 
     while (on && audit_is_wanted(core)) {
-        if (audit->case_at == audit->case_count) {
+        if (audit->finding_at < audit->finding_count) {
+            on = finding_go_on(core);
+        } else if (audit->case_at < audit->case_count) {
+            on = case_begin(core);
+        } else {
             audit_pause(core, AUDIT_PAUSES, core->settings.audit_pause_us);
             return;
-        }
-        if (!audit->case_open) {
-            audit->case_open = true;
-            on = case_begin(core);
-        } else if (audit->finding_at < audit->finding_count) {
-            on = finding_go_on(core);
-        } else {
-            audit->case_open = false;
-            audit->case_at++;
         }
     }
     if (on)
@@ -561,10 +563,13 @@ audit_timer(struct core *core)
         audit_ask(core);
         return;
     case AUDIT_WONDERS:
+    case AUDIT_WONDERS_AGAIN:
         if (question_timer(core))
             audit_go_on(core);
         return;
-    case AUDIT_WORKS:
+    case AUDIT_STEPS:
+    case AUDIT_LOOKS:
+    case AUDIT_STATES:
         break;
     }
     require(false);

@@ -38,14 +38,14 @@ broker_knows(const struct core *core, struct text name,
 /* 'Q', a number, who asks, a session, an owner, a lock. Asked twice, it has the
  * same number: an answer to either will do. */
 static void
-question_send(struct core *core, const struct finding *finding)
+question_send(
+    struct core *core, const struct finding *finding, enum audit_state state)
 {
     struct audit *audit = core->audit;
     struct text name = case_name(audit);
     char words[QUESTION_BYTES + PROTO_NAME_MAX];
 
-    if (!audit->asked_twice)
-        audit->question++;
+    audit->question += state == AUDIT_WONDERS;
     words[0] = 'Q';
     memcpy(words + 1, &audit->question, 8);
     memcpy(words + 9, core->settings.broker_id, 8);
@@ -54,7 +54,7 @@ question_send(struct core *core, const struct finding *finding)
     memcpy(words + QUESTION_BYTES, name.at, name.len);
     message_tell(core, finding->broker, name,
         text_make(words, QUESTION_BYTES + name.len));
-    audit_pause(core, AUDIT_WONDERS, ANSWER_US);
+    audit_pause(core, state, ANSWER_US);
 }
 
 /* Another broker asks: 'A', its number, and whether. */
@@ -78,9 +78,9 @@ question_told(struct core *core, struct text words)
 {
     struct audit *audit = core->audit;
 
-    if (audit->state == AUDIT_WONDERS && words.at[0] == 'Q' &&
+    if (audit_wonders(audit) && words.at[0] == 'Q' &&
         memcmp(words.at + 1, &audit->question, 8) == 0)
-        audit->asked = true;
+        audit->published = audit->question;
 }
 
 static bool
@@ -107,11 +107,9 @@ question_answered(struct core *core, struct text news)
 {
     struct audit *audit = core->audit;
 
-    if (audit->state != AUDIT_WONDERS ||
-        memcmp(news.at + 1, &audit->question, 8) != 0)
+    if (!audit_wonders(audit) || memcmp(news.at + 1, &audit->question, 8) != 0)
         return false;
     wheel_remove(&core->wheel, &audit->timer);
-    audit->asked_twice = audit->asked = false;
     finding_is_known(
         audit, &audit->findings[audit->finding_at], news.at[9] != 0);
     return true;
@@ -134,13 +132,12 @@ question_timer(struct core *core)
     struct audit *audit = core->audit;
     struct finding *finding = &audit->findings[audit->finding_at];
 
-    if (!audit->asked_twice) {
-        audit->asked_twice = true;
-        question_send(core, finding);
+    require(audit_wonders(audit));
+    if (audit->state == AUDIT_WONDERS) {
+        question_send(core, finding, AUDIT_WONDERS_AGAIN);
         return false;
     }
-    bool silent = audit->asked;
-    audit->asked_twice = audit->asked = false;
+    bool silent = audit->published == audit->question;
     if (silent && audit->silent_count < SILENT_MAX)
         memcpy(audit->silent[audit->silent_count++], finding->broker, 8);
     finding_is_known(audit, finding, !silent);
@@ -161,7 +158,7 @@ question_ask(struct core *core, struct finding *finding)
     } else if (broker_is_silent(audit, finding->broker)) {
         finding_is_known(audit, finding, false);
     } else {
-        question_send(core, finding);
+        question_send(core, finding, AUDIT_WONDERS);
         return false;
     }
     return true;

@@ -52,8 +52,8 @@ audit_set_limits(struct core *core, const struct audit_limits *limits)
 const struct audit_case *
 case_now(const struct audit *audit)
 {
-    require(audit->case_at < audit->case_count);
-    return &audit->cases[audit->case_at];
+    require(audit->case_at > 0 && audit->case_at <= audit->case_count);
+    return &audit->cases[audit->case_at - 1];
 }
 
 struct text
@@ -85,6 +85,60 @@ audit_is_by_time(const struct audit *audit)
 void
 audit_pause(struct core *core, enum audit_state state, uint64_t us)
 {
-    core->audit->state = state;
     wheel_add(&core->wheel, &core->audit->timer, core->now_us + us);
+    audit_move(core, state);
+}
+
+bool
+audit_wonders(const struct audit *audit)
+{
+    return audit->state == AUDIT_WONDERS || audit->state == AUDIT_WONDERS_AGAIN;
+}
+
+void
+audit_check(const struct core *core)
+{
+    const struct audit *audit = core->audit;
+    bool looks = audit->state == AUDIT_LOOKS;
+    bool wonders = audit_wonders(audit);
+
+    require(audit->case_at <= audit->case_count);
+    require(audit->finding_at <= audit->finding_count);
+    require(audit->hooks <= audit->told && audit->told <= audit->now.findings);
+    require(audit->published <= audit->question);
+    if (audit->state == AUDIT_IDLE)
+        require(audit->case_count == 0 && audit->finding_count == 0 &&
+                audit_is_by_time(audit));
+    if (looks || wonders)
+        require(audit->case_at > 0);
+    if (looks || audit->state == AUDIT_STEPS)
+        require(!wheel_node_set(&audit->timer));
+    if (wonders) {
+        const struct finding *finding = &audit->findings[audit->finding_at];
+        require(audit->finding_at < audit->finding_count);
+        require(finding->kind == FINDING_HELD && finding->stage == FINDING_NEW);
+    }
+    if (audit->state == AUDIT_STEPS || audit->state == AUDIT_PAUSES)
+        require(audit->case_at == audit->case_count &&
+                audit->finding_at == audit->finding_count);
+}
+
+#define TO(state) (1u << AUDIT_##state)
+#define ON        (TO(IDLE) | TO(PAUSES) | TO(LOOKS))
+
+void
+audit_move(struct core *core, enum audit_state state)
+{
+    static const unsigned moves[AUDIT_STATES] = {
+        [AUDIT_IDLE] = ON,
+        [AUDIT_STEPS] = ON | TO(STEPS),
+        [AUDIT_LOOKS] = ON | TO(WONDERS),
+        [AUDIT_WONDERS] = ON | TO(WONDERS) | TO(WONDERS_AGAIN),
+        [AUDIT_WONDERS_AGAIN] = ON | TO(WONDERS),
+        [AUDIT_PAUSES] = TO(IDLE) | TO(PAUSES) | TO(STEPS),
+    };
+
+    require((moves[core->audit->state] & 1u << state) != 0);
+    core->audit->state = state;
+    audit_check(core);
 }

@@ -11,11 +11,16 @@
 #define TOLD_HASHES 4096 /* of those of late; SCAN may give a key twice */
 #define SILENT_MAX  16   /* brokers that do not answer; known in a run */
 
+/* The states of the run. audit_move() makes each move by a table, and asserts
+ * what is legal in the new state. */
 enum audit_state {
-    AUDIT_IDLE,    /* the timer begins the next run, where there is one */
-    AUDIT_WORKS,   /* an operation is under way */
-    AUDIT_WONDERS, /* a broker was asked; the timer ends that */
-    AUDIT_PAUSES,  /* the timer goes on */
+    AUDIT_IDLE,          /* the timer begins the next run by time */
+    AUDIT_STEPS,         /* an OP_AUDIT is under way */
+    AUDIT_LOOKS,         /* an operation on the record at hand is under way */
+    AUDIT_WONDERS,       /* the broker of a hold was asked; the timer ends it */
+    AUDIT_WONDERS_AGAIN, /* the broker was asked once more; likewise */
+    AUDIT_PAUSES,        /* the timer goes on */
+    AUDIT_STATES
 };
 
 /* A record to be looked at closer. */
@@ -44,15 +49,13 @@ struct audit {
     uint32_t told;
     uint32_t hooks;
     uint32_t case_count;
-    uint32_t case_at;
-    bool case_open; /* what is found of it is being dealt with */
+    uint32_t case_at; /* cases that were begun; the last one is at hand */
     struct audit_case cases[CASES_MAX];
     uint32_t finding_count;
     uint32_t finding_at;
     struct finding findings[TICKETS_MAX + 2];
-    uint64_t question; /* number of the one that is open */
-    bool asked_twice;
-    bool asked; /* once, at least: Redis has taken it */
+    uint64_t question;  /* number of the last one */
+    uint64_t published; /* number of the last one that Redis has published */
     uint32_t silent_count;
     char silent[SILENT_MAX][8];
     uint64_t told_hashes[TOLD_HASHES];
@@ -84,6 +87,15 @@ struct request *audit_asker(struct core *core);
 
 /* Whether the run has begun by time, without an AUDIT. */
 bool audit_is_by_time(const struct audit *audit);
+
+/* Enters a state. The move must be in the table. */
+void audit_move(struct core *core, enum audit_state state);
+
+/* Asserts the invariants of the audit. */
+void audit_check(const struct core *core);
+
+/* Whether the broker of a hold was asked, and may still answer. */
+bool audit_wonders(const struct audit *audit);
 
 /* Enters a state that the timer ends after `us`. */
 void audit_pause(struct core *core, enum audit_state state, uint64_t us);
