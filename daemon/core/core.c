@@ -148,6 +148,7 @@ core_destroy(struct core **core)
 {
     if (*core == NULL)
         return;
+    require((*core)->effects == NULL);
     table_abandon(&(*core)->lock_table);
     table_abandon(&(*core)->ticket_table);
     table_abandon(&(*core)->tag_table);
@@ -512,6 +513,7 @@ void
 core_step(struct core *core, uint64_t now_us, struct core_event *event,
     struct effects *effects)
 {
+    require(core->effects == NULL);
     require(effects_room(effects));
     core->effects = effects;
     if (event->kind == CORE_TIME)

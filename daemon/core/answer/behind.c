@@ -26,6 +26,7 @@ auth_keeps_back(struct core *core, struct session *session, const char *line,
     char tag[PROTO_TAG_MAX + 1];
     struct behind *behind = NULL;
 
+    require(session->behind_count <= BEHIND_LINES);
     if (!session_is_open(session) || !auth_pauses(session))
         return false;
     if (session->behind_count < BEHIND_LINES)
@@ -50,6 +51,7 @@ behind_pop(struct session *session)
 {
     struct list *link = list_pop_front(&session->behind);
 
+    require(link == NULL || session->behind_count > 0);
     session->behind_count -= link != NULL;
     return link == NULL ? NULL : container_of(link, struct behind, link);
 }
@@ -57,6 +59,8 @@ behind_pop(struct session *session)
 void
 behind_free(struct core *core, struct behind *behind)
 {
+    require(behind->len <= sizeof(behind->line));
+    require(list_empty(&behind->link));
     explicit_bzero(behind->line, behind->len); /* may be a secret */
     slab_free(&core->behind, behind);
 }

@@ -82,6 +82,7 @@ auth_answer(struct core *core, struct request *request)
 {
     struct session *session = request->session;
 
+    require(request->command == COMMAND_AUTH && session->auths > 0);
     request_refuse(
         core, request, ERROR_AUTH, "no such user, or another secret");
     if (auth_may_go_on(session))
@@ -212,6 +213,7 @@ lock_is_denied(const struct core *core, const struct request *request)
 void
 auth_end_wait(struct core *core, struct request *request)
 {
+    require(request->command == COMMAND_LOCK);
     request->denied = false;
     bool ends =
         request->ticket == NULL

@@ -41,6 +41,7 @@ session_arm(struct core *core, struct session *session)
 {
     uint64_t due_us = us_min(session->beat_due_us, session->keep_due_us);
 
+    require(session->state != SESSION_GONE);
     due_us = us_min(due_us, auth_due_us(core, session));
     if (auth_may_go_on(session))
         due_us = core->now_us;
@@ -159,6 +160,7 @@ session_drop_watches(struct core *core, struct session *session)
 bool
 session_dissolve(struct core *core, struct session *session)
 {
+    require(session->request_count == 0 && session->behind_count == 0);
     require(session->state == SESSION_GONE && core->away > 0);
     LIST_EACH_SAFE (link, &session->tickets) {
         if (core->portion == 0)
@@ -178,6 +180,7 @@ session_dissolve(struct core *core, struct session *session)
 void
 session_free(struct core *core, struct session *session, enum counter counter)
 {
+    require(session->state != SESSION_GONE);
     session_drop_requests(core, session);
     session_drop_watches(core, session);
     wheel_remove(&core->wheel, &session->timer);
@@ -232,6 +235,7 @@ session_disconnected(
     bool room = core->away < core->settings.sessions_max;
     bool over = core->stopping && core->stop_us == 0;
 
+    require(session_connected(session));
     if (over)
         session_forget(core, session, counter);
     else if (!session_keeps(session) || session->ticket_count == 0)
@@ -416,6 +420,8 @@ void
 session_close(struct core *core, struct session *session,
     enum session_state state, enum session_end end)
 {
+    require(state == SESSION_CLOSING || state == SESSION_QUITTING);
+    require((state == SESSION_QUITTING) == (end == END_QUIT));
     if (!session_is_open(session))
         return;
     session->end = end;

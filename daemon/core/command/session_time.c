@@ -49,6 +49,7 @@ session_ping(struct core *core, struct session *session)
 {
     struct reply reply = answer_event(core, EVENT_PING);
 
+    require(session->heartbeat_us > 0 && session_connected(session));
     reply_number(&reply, ++session->ping_serial);
     answer_end(core, session, &reply);
 }
@@ -57,6 +58,7 @@ session_ping(struct core *core, struct session *session)
 static bool
 session_beat(struct core *core, struct session *session)
 {
+    require(session->heartbeat_us > 0 && core->awake_us <= core->now_us);
     /* Silence before our own stall ended may be nothing but our deafness. */
     uint64_t heard_us =
         session->heard_us > core->awake_us ? session->heard_us : core->awake_us;
@@ -104,6 +106,7 @@ session_keep_over(struct core *core, struct session *session)
 static void
 session_expel_unknown(struct core *core, struct session *session)
 {
+    require(session->ticket_count == 0);
     log_write(LOG_INFO, "session_expelled",
         log_word("session", session->short_id), log_word("peer", session->peer),
         log_word("reason", "auth"));

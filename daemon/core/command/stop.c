@@ -5,10 +5,13 @@
 
 #include "daemon/core/feature/audit.h"
 
+#include "daemon/base/assert.h"
+
 /* Everybody's timer comes due, so that each is told in its own small step. */
 static void
 core_stop_sessions(struct core *core)
 {
+    require(core->stopping);
     for (uint32_t i = 0; i < core->sessions.touched; i++) {
         struct session *session = slab_at(&core->sessions, i);
         if (session != NULL)
@@ -36,6 +39,7 @@ core_stop(struct core *core)
 void
 core_stop_grace_over(struct core *core)
 {
+    require(core->stopping && core->stop_us != NEVER);
     core->stop_us = 0;
     core_stop_sessions(core);
 }

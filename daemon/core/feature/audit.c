@@ -44,6 +44,7 @@ audit_init(struct core *core)
 {
     const struct core_settings *settings = &core->settings;
 
+    require(core->audit == NULL);
     if (!slab_init(&core->audits, sizeof(struct audit), 1))
         return false;
     core->audit = slab_alloc(&core->audits);
@@ -81,6 +82,8 @@ audit_answer_end(struct core *core, struct request *request)
     uint64_t findings = now->findings;
     struct reply reply = answer_begin(core, request->tag, "OK");
 
+    require(request->command == COMMAND_AUDIT);
+    require(core->audit->told <= findings);
     reply_pair_number(&reply, "records", now->records);
     reply_pair_number(&reply, "held", now->holds);
     reply_pair_number(&reply, "waiting", now->waits);
@@ -103,6 +106,7 @@ audit_is_done(struct core *core)
     struct request *request = audit_asker(core);
     bool hooked = core->settings.audit_hook && audit_is_by_time(audit);
 
+    require(audit->case_at == audit->case_count);
     now->took_us = core->now_us - audit->began_us;
     if (request != NULL)
         audit_answer_end(core, request);
@@ -149,6 +153,8 @@ audit_ask(struct core *core)
     bool fresh = core->now_us < us_add(audit->marked_us, mark_us / 3);
     struct op *op = op_create(core, OP_AUDIT, NULL, HANDLE_NONE);
 
+    require(audit->case_at == audit->case_count);
+    require(audit->finding_at == audit->finding_count);
     if (op == NULL) {
         audit_pause(core, AUDIT_PAUSES, AGAIN_US);
         return;
@@ -266,6 +272,7 @@ audit_request(struct core *core, struct request *request)
 {
     struct audit *audit = core->audit;
 
+    require(request->command == COMMAND_AUDIT);
     if (!audit_works(audit) && !audit_is_wanted(core))
         audit_leave(core);
     if (audit->state != AUDIT_IDLE)
@@ -294,6 +301,8 @@ audit_take_cases(struct core *core)
 {
     struct audit *audit = core->audit;
 
+    require(audit->case_at == audit->case_count);
+    require(audit->step.suspect_count <= AUDIT_SUSPECTS_MAX);
     audit->case_count = audit->case_at = 0;
     for (uint32_t i = 0; i < audit->step.suspect_count; i++) {
         const struct op_suspect *suspect = &audit->step.suspects[i];
@@ -337,6 +346,7 @@ audit_step_failed(struct core *core)
 {
     struct audit *audit = core->audit;
 
+    require(audit->tries < TRIES);
     if (++audit->tries < TRIES) {
         audit_pause(core, AUDIT_PAUSES, AGAIN_US);
         return;
@@ -355,6 +365,7 @@ audit_stepped(struct core *core, struct op *op)
     enum op_status status = op->result.status;
     bool mark = audit->step.mark_ms > 0;
 
+    require(op->kind == OP_AUDIT && op->audit == &audit->step);
     require(audit->state == AUDIT_STEPS);
     if (!audit_is_wanted(core)) {
         audit_leave(core);
@@ -414,6 +425,7 @@ audit_inspected(struct core *core, const struct op *op)
 {
     struct audit *audit = core->audit;
 
+    require(op->kind == OP_INSPECT && op->reader == READER_AUDIT);
     require(audit->state == AUDIT_LOOKS);
     /* A step looks along the front of a queue, and some time before. */
     if (op->result.senseless && audit->finding_count == 0)
@@ -449,6 +461,7 @@ audit_broken(struct core *core, const struct op *op)
     struct audit *audit = core->audit;
     struct finding *finding = &audit->findings[audit->finding_at];
 
+    require(op->kind == OP_BREAK);
     require(audit->state == AUDIT_LOOKS && finding->stage == FINDING_DONE);
     if (op->result.status == OP_OK) {
         finding->broken = true;
@@ -473,6 +486,8 @@ static bool
 case_begin(struct core *core)
 {
     struct audit *audit = core->audit;
+
+    require(audit->finding_at == audit->finding_count);
     audit->case_at++;
     const struct audit_case *at = case_now(audit);
     audit->finding_count = audit->finding_at = 0;

@@ -144,6 +144,7 @@ finding_tell(struct core *core, struct text lock, const struct finding *finding)
     struct audit *audit = core->audit;
     struct request *request = audit_asker(core);
 
+    require(audit->told <= audit->now.findings && audit->hooks <= HOOKS_MAX);
     if (finding_was_told(core, lock, finding))
         return;
     stats_finding(core, lock, kind_counters[finding->kind]);

@@ -45,6 +45,7 @@ question_send(
     struct text name = case_name(audit);
     char words[QUESTION_BYTES + PROTO_NAME_MAX];
 
+    require(finding->kind == FINDING_HELD && name.len <= PROTO_NAME_MAX);
     audit->question += state == AUDIT_WONDERS;
     words[0] = 'Q';
     memcpy(words + 1, &audit->question, 8);
@@ -86,6 +87,7 @@ question_told(struct core *core, struct text words)
 static bool
 broker_is_silent(const struct audit *audit, const char *broker)
 {
+    require(audit->silent_count <= SILENT_MAX);
     for (uint32_t i = 0; i < audit->silent_count; i++)
         if (memcmp(audit->silent[i], broker, 8) == 0)
             return true;
@@ -97,6 +99,8 @@ broker_is_silent(const struct audit *audit, const char *broker)
 static void
 finding_is_known(struct audit *audit, struct finding *finding, bool known)
 {
+    require(finding->kind == FINDING_HELD);
+    require(finding == &audit->findings[audit->finding_at]);
     finding->stage = known ? FINDING_SURE : FINDING_UNKNOWN;
     if (known && !finding->old)
         audit->finding_at++;

@@ -5,6 +5,8 @@
 
 #include "daemon/core/model/session_table.h"
 
+#include "daemon/base/assert.h"
+
 #include <stdio.h>
 
 /* A name as part of a list: what could be taken for the list's is encoded. */
@@ -13,6 +15,7 @@ cycle_name(const struct probe_node *node, char out[3 * PROTO_NAME_MAX])
 {
     size_t len = 0;
 
+    require(node->name_len <= PROTO_NAME_MAX);
     for (size_t i = 0; i < node->name_len; i++) {
         char c = node->name[i];
         if (c == ',' || c == '%') {
@@ -31,6 +34,7 @@ cycle_names(const struct probe *probe, char *out, size_t out_bytes)
     char name[3 * PROTO_NAME_MAX];
     size_t len = 0;
 
+    require(probe->count > 0 && probe->count <= PROBE_NODES);
     for (uint32_t i = 0; i < probe->count; i++) {
         size_t name_len = cycle_name(&probe->nodes[i], name);
         if (i > 0)
@@ -63,6 +67,7 @@ cycle_sessions(const struct probe *probe, char *out)
 {
     size_t len = 0;
 
+    require(probe->count <= PROBE_NODES);
     for (uint32_t i = 0; i < probe->count; i++) {
         if (i > 0)
             out[len++] = ',';

@@ -59,6 +59,7 @@
 static void
 search_soon(struct core *core, struct ticket *ticket)
 {
+    require(ticket->state == TICKET_WAITING && ticket->who != NULL);
     ticket->looked = 0;
     ticket->refused = 0;
     ticket_probe_at(core, ticket, core->now_us + core_jitter(core, FIRST_US));
@@ -83,6 +84,7 @@ deadlock_waits(struct core *core, struct ticket *ticket)
 {
     const struct owner *owner = ticket->who;
 
+    require(ticket->state == TICKET_WAITING);
     ticket->probe_us = NEVER;
     if (owner == NULL)
         return;
@@ -94,6 +96,7 @@ deadlock_waits(struct core *core, struct ticket *ticket)
 void
 deadlock_held(struct core *core, const struct owner *owner)
 {
+    require(owner->held > 0 && owner->held <= owner->tickets);
     search_waits(core, owner);
 }
 
@@ -130,6 +133,7 @@ static void
 probe_send(struct core *core, struct probe *probe, const char *broker,
     struct lock *lock)
 {
+    require(probe->index < probe->count && list_empty(&probe->link));
     if (memcmp(broker, core->settings.broker_id, 8) == 0) {
         probe_arrived(core, probe);
         return;
@@ -145,6 +149,7 @@ probe_copy(struct core *core, const struct probe *from,
 {
     struct probe *probe = probe_create(core, purpose, lock);
 
+    require(from->count <= PROBE_NODES);
     if (probe == NULL)
         return NULL;
     probe->kind = from->kind;
@@ -160,6 +165,7 @@ probe_copy(struct core *core, const struct probe *from,
 static void
 probe_examine(struct core *core, struct probe *probe, struct ticket *ticket)
 {
+    require(probe->count <= PROBE_NODES && ticket->lock->refs > 0);
     probe->ticket = slab_handle(&core->tickets, ticket);
     inspection_ask(core, probe, ticket->lock);
 }
@@ -197,6 +203,7 @@ search_begin(struct core *core, struct ticket *ticket, uint64_t search)
     uint64_t again_us =
         core->now_us + core_jitter(core, (uint64_t)AGAIN_US << ticket->looked);
 
+    require(ticket->lock->refs > 0);
     if (!wait_counts(ticket))
         return again_us;
     struct probe *probe = probe_create(core, PROBE_BEGINS, ticket->lock);
@@ -230,6 +237,7 @@ deadlock_search(struct core *core, struct ticket *ticket)
     uint32_t left = WAITS_MAX - 1;
     uint32_t scanned = 0;
 
+    require(ticket->state == TICKET_WAITING);
     if (ticket->who == NULL || !owner_is_in_between(ticket->who))
         return NEVER;
     LIST_EACH (link, &ticket->who->waits) {
@@ -303,6 +311,7 @@ in_the_way(const struct reading *reading, uint32_t own, uint32_t other)
     const struct op_result *result = reading->result;
     const struct op_ticket *before = &result->tickets[other];
 
+    require(other < own && own < result->ticket_count);
     if (reading->left[other] || is_over(before))
         return false;
     if (result->limit > 0)
@@ -335,6 +344,7 @@ probe_conclude(struct core *core, struct probe *probe, struct lock *lock)
 {
     uint32_t victim = 0;
 
+    require(probe->kind == 'V' && probe->count > 0);
     for (uint32_t i = 1; i < probe->count; i++) {
         const struct probe_node *a = &probe->nodes[i];
         const struct probe_node *b = &probe->nodes[victim];
@@ -390,6 +400,7 @@ probe_ask(struct core *core, const struct probe *probe,
     const struct op_result *result, uint32_t *places, uint32_t place_count,
     bool again, struct lock *lock)
 {
+    require(probe->kind == 'D' && place_count <= result->ticket_count);
     while (place_count > 0) {
         const char *broker = result->tickets[places[0]].broker;
         struct question question = {.again = again};
@@ -421,6 +432,7 @@ probe_verify(struct core *core, struct probe *probe,
     const struct reading *reading, uint32_t own, struct lock *lock)
 {
     require(probe->count > 0);
+    require(probe->kind == 'V' && own < reading->result->ticket_count);
     uint32_t next = (probe->index + 1) % probe->count;
     const struct probe_node *node = &probe->nodes[next];
     bool stands = false;
@@ -454,6 +466,8 @@ probe_search(struct core *core, struct probe *probe,
     uint32_t places[INSPECTION_TICKETS];
     uint32_t place_count = 0;
 
+    require(probe->kind == 'D' && own < result->ticket_count);
+    require(probe->count <= PROBE_NODES && lock->name_len <= PROTO_NAME_MAX);
     memcpy(node->broker, core->settings.broker_id, 8);
     node->request = handle_pack(slab_handle(&core->tickets, ticket));
     node->since_us = result->tickets[own].since_us;
@@ -482,6 +496,7 @@ probe_read(
     uint32_t at = probe->kind == 'D' ? probe->count : probe->index;
     uint32_t own = reading->result->ticket_count;
 
+    require(list_empty(&probe->link) && probe->count <= PROBE_NODES);
     if (ticket != NULL)
         own = own_place(reading->result, &probe->nodes[at]);
     if (ticket != NULL && probe->count == 0 && ticket->looked < DOUBLED &&
@@ -543,6 +558,7 @@ owner_wait_at(const struct core *core, const struct owner *owner,
         ticket_named(core, asked->request, asked->session, asked->owner);
     uint32_t scanned = 0;
 
+    require(owner->waiting <= owner->tickets);
     if (ticket != NULL && ticket->lock == lock)
         return ticket;
     LIST_EACH (link, &owner->waits) {
@@ -604,6 +620,7 @@ probe_follow(struct core *core, const struct probe *probe, struct way way)
     struct probe *next =
         probe_copy(core, probe, PROBE_FOLLOWS, way.ticket->lock);
 
+    require(probe->count < PROBE_NODES);
     if (next == NULL)
         return;
     struct probe_node *node = &next->nodes[next->count];
@@ -624,6 +641,7 @@ owners_asked(struct core *core, const struct probe *probe,
     uint32_t way_count = 0;
     bool again = question->again;
 
+    require(question->count <= PROBE_ASKED && probe->count > 0);
     for (uint32_t i = 0; i < question->count; i++)
         way_count += owner_ways(core, search, &question->asked[i], passed,
             &again, ways + way_count);
@@ -655,6 +673,7 @@ probe_stands(const struct core *core, const struct probe *probe)
     const struct lock *lock = lock_find(core,
         text_make(probe->nodes[before].name, probe->nodes[before].name_len));
 
+    require(probe->index < probe->count);
     if (session == NULL || lock == NULL)
         return false;
     LIST_EACH (link, &session->tickets) {
@@ -677,6 +696,7 @@ probe_kill(struct core *core, struct probe *probe)
     char why[700];
     char sessions[RECENT_SESSIONS_BYTES];
 
+    require(probe->index < probe->count);
     if (ticket != NULL) {
         struct request *request =
             container_of(ticket->requests.next, struct request, ticket_link);

@@ -60,6 +60,7 @@ finding_item(struct core *core, const struct request *request, struct text lock,
 {
     struct reply reply = answer_begin(core, request->tag, "ITEM");
 
+    require(request->command == COMMAND_AUDIT);
     reply_pair(&reply, "kind", text_from(kind_names[finding->kind]));
     reply_pair(&reply, "name", lock);
     if (finding->kind == FINDING_SENSELESS) {

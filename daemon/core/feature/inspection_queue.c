@@ -56,6 +56,7 @@ inspection_create(struct core *core, struct lock *lock)
 {
     struct inspection *inspection = slab_alloc(&core->inspections);
 
+    require(lock->inspection == NULL);
     if (inspection == NULL)
         return NULL;
     lock_ref(lock);
@@ -84,6 +85,7 @@ inspection_end(struct core *core, struct inspection *inspection)
 void
 inspection_go_on(struct core *core, struct inspection *inspection)
 {
+    require(inspection->lock->inspection == inspection);
     if (inspection->under_way || wheel_node_set(&inspection->timer) ||
         !list_empty(&inspection->due_link))
         return;
@@ -112,6 +114,7 @@ lock_room(const struct core *core, enum probe_purpose purpose)
     uint32_t used = core->probes.used;
     uint32_t share = used < most ? (most - used) / LOCK_SHARE + 1 : 1;
 
+    require(purpose < PURPOSES);
     if (share > LOCK_PROBES)
         share = LOCK_PROBES;
     return purpose == PROBE_BEGINS ? (share + 1) / 2 : share;
@@ -149,6 +152,7 @@ inspection_ask(struct core *core, struct probe *probe, struct lock *lock)
                                         ? lock->inspection
                                         : inspection_create(core, lock);
 
+    require(list_empty(&probe->link) && probe->count <= PROBE_NODES);
     if (inspection == NULL) {
         count(core->counters, COUNTER_deadlock_drops);
         slab_free(&core->probes, probe);

@@ -76,6 +76,7 @@ listing_show_done(struct core *core, struct op *op)
     const struct op_result *result = &op->result;
     uint64_t position = 0;
 
+    require(op->kind == OP_INSPECT && op->reader == READER_PENDING);
     if (request == NULL)
         return;
     if (result->status != OP_OK && result->status != OP_GONE) {
@@ -112,6 +113,7 @@ held_item(struct core *core, const struct request *request,
 {
     struct reply reply = answer_begin(core, request->tag, "ITEM");
 
+    require(ticket->fence > 0);
     reply_pair(
         &reply, "name", text_make(ticket->lock->name, ticket->lock->name_len));
     reply_pair_number(&reply, "fence", ticket->fence);
@@ -129,6 +131,7 @@ listing_held(struct core *core, struct request *request)
     struct session *session = request->session;
     uint32_t part = 0;
 
+    require(request->command == COMMAND_HELD);
     LIST_EACH (link, &session->tickets) {
         struct ticket *ticket = container_of(link, struct ticket, session_link);
         if (ticket->serial <= request->cursor || ticket->state != TICKET_HELD ||
@@ -207,6 +210,8 @@ static void
 sessions_item(struct core *core, struct session *to, const char *tag,
     const struct session *session)
 {
+    require(session->held + session->waiting <= session->ticket_count);
+    require(session->heard_us >= session->opened_us);
     struct reply reply = answer_begin(core, tag, "ITEM");
     reply_pair(&reply, "session", text_from(session->short_id));
     reply_pair_if(

@@ -7,6 +7,8 @@
 #include "daemon/core/feature/inspection_queue.h"
 #include "daemon/core/feature/message.h"
 
+#include "daemon/base/assert.h"
+
 /* What one costs Redis, about. */
 #define MESSAGE_US 20
 
@@ -29,6 +31,7 @@ put(char *at, const void *bytes, size_t len)
 static char *
 node_encode(char *at, const struct probe_node *node)
 {
+    require(node->name_len <= PROTO_NAME_MAX);
     at = put(at, node->session, 16);
     at = put(at, &node->owner, 8);
     at = put(at, node->broker, 8);
@@ -54,6 +57,8 @@ probe_tell(struct core *core, const struct probe *probe,
 {
     struct message *message = message_create(core);
 
+    require(probe->count <= PROBE_NODES);
+    require((question != NULL) == (probe->kind == 'D'));
     if (message == NULL) {
         count(core->counters, COUNTER_deadlock_drops);
         return;

@@ -65,6 +65,7 @@ recent_add(struct core *core, enum recent_kind kind, struct text name)
     struct recents *recents = &core->recents[kind];
     struct recent *recent = &recents->kept[recents->count++ % RECENT_KEPT];
 
+    require(kind < RECENT_KINDS);
     memset(recent, 0, sizeof(*recent));
     recent->serial = core->recent_serial++;
     recent->at_us = core->now_us;
@@ -75,6 +76,7 @@ recent_add(struct core *core, enum recent_kind kind, struct text name)
 static void
 recent_of_ticket(struct recent *recent, const struct ticket *ticket)
 {
+    require(ticket->lock->refs > 0);
     core_short_id(ticket->session_id, recent->session);
     recent->client_len = keep_text(
         recent->client, sizeof(recent->client), ticket_client(ticket));

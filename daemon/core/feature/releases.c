@@ -231,6 +231,8 @@ releases_timer(struct core *core, struct releases *releases)
     uint64_t end = releases_end(releases);
     uint32_t sent = 0;
 
+    require(releases->left <= releases->count);
+    require(releases->out <= RELEASES_OUT);
     while (releases->left > end) {
         struct release *release = release_at(releases, releases->left - 1);
         bool due = release->owed && core->now_us >= release->rest_us;
@@ -258,6 +260,7 @@ releases_answered(struct core *core, const struct op *op)
     bool later = op->moves && (status == OP_OK || status == OP_MISSING);
     bool stalled = releases->out == RELEASES_OUT;
 
+    require(op->kind == OP_RELEASE && op_owner(op) == OP_OF_TICKET);
     require(op->repeats && releases->out > 0);
     releases->out--;
     if (status == OP_OK)

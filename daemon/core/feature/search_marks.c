@@ -7,6 +7,8 @@
  */
 #include "daemon/core/feature/search_marks.h"
 
+#include "daemon/base/assert.h"
+
 uint64_t
 search_hash(const struct core *core, const struct probe_node *first)
 {
@@ -62,6 +64,7 @@ search_covers(const struct core *core, uint64_t search,
     struct handle wait = slab_handle(&core->tickets, ticket);
     uint64_t arrival = ticket->arrival + behind;
 
+    require(ticket->state == TICKET_WAITING);
     if (core->settings.queues_here)
         return !behind &&
                mark_stands(core, mark_hash(search, MARK_WAIT, wait), 0);
@@ -91,6 +94,7 @@ search_was_at(struct core *core, uint64_t search, const struct owner *owner)
         mark_hash(search, MARK_OWNER, slab_handle(&core->owners, owner));
     bool was = mark_stands(core, hash, 0);
 
+    require(owner->waiting > 0 && owner->waiting <= owner->tickets);
     mark_set(core, hash, 0);
     return was;
 }

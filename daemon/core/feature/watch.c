@@ -17,6 +17,7 @@
 #include "daemon/core/model/lock.h"
 #include "daemon/core/model/op_pool.h"
 #include "daemon/core/model/request.h"
+#include "daemon/core/model/session_table.h"
 #include "daemon/core/model/times.h"
 #include "daemon/core/ticket/final.h"
 
@@ -40,6 +41,7 @@ watch_free(struct core *core, struct watch *watch)
 {
     struct lock *lock = watch->lock;
 
+    require(watch->session->watch_count > 0 && lock->refs > 0);
     list_remove(&watch->lock_link);
     list_remove(&watch->session_link);
     list_remove(&watch->news_link);
@@ -93,6 +95,7 @@ watch_flush(struct core *core, struct session *session)
     uint32_t told = 0;
     struct list *link;
 
+    require(session_connected(session));
     session->watch_waits = false;
     while (told < WATCH_PART && (link = list_pop_front(&session->news))) {
         struct watch *watch = container_of(link, struct watch, news_link);
@@ -113,6 +116,7 @@ watch_wake(struct core *core, struct watch *watch)
 {
     struct session *session = watch->session;
 
+    require(!list_empty(&watch->lock_link) && session->watch_count > 0);
     if (!watch_has_news(watch))
         return;
     if (list_empty(&watch->news_link))
@@ -143,6 +147,7 @@ watch_inspect(struct core *core, struct lock *lock)
 {
     struct op *op = NULL;
 
+    require(list_empty(&lock->watches) || lock->refs > 0);
     if (list_empty(&lock->watches))
         return;
     if (!handle_equal(lock->watch_op, HANDLE_NONE)) {
@@ -170,6 +175,7 @@ watch_inspect(struct core *core, struct lock *lock)
 void
 watch_timer(struct core *core, struct lock *lock)
 {
+    require(!list_empty(&lock->watches));
     watch_look(core, lock);
 }
 
@@ -256,6 +262,7 @@ watch_inspected(struct core *core, struct op *op)
     struct lock *lock = slab_get(&core->locks, op->lock);
     enum op_status status = op->result.status;
 
+    require(op->kind == OP_INSPECT && op->reader == READER_WATCH);
     require(lock != NULL);
     if (!handle_equal(lock->watch_op, slab_handle(&core->ops, op)))
         return;
@@ -311,6 +318,7 @@ watch_give_up(struct core *core, struct request *request)
     struct lock *lock = request->watched;
     struct watch *watch = watch_find(request->session, lock);
 
+    require(request->command == COMMAND_WATCH && lock != NULL);
     count(core->counters, COUNTER_refused_unavailable);
     request_refuse(core, request, ERROR_UNAVAILABLE, NULL);
     if (watch != NULL)
@@ -324,6 +332,8 @@ watch_begin(
     struct session *session = request->session;
     struct lock *lock = lock_obtain(core, line->argument);
 
+    require(request->command == COMMAND_WATCH);
+    require(request->watched == NULL);
     if (lock == NULL || session->watch_count >= core->settings.holds_max) {
         count(core->counters, COUNTER_limit_watches);
         request_limit(core, request, "watches");

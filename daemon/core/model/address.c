@@ -70,6 +70,7 @@ address_obtain(struct core *core, const uint8_t address[16])
 {
     struct peer_address *peer = address_find(core, address);
 
+    require(core->idle_count <= IDLE_MAX);
     if (peer == NULL) {
         peer = slab_alloc(&core->addresses);
         require(peer != NULL);
@@ -95,6 +96,7 @@ address_forget(const struct core *core, struct peer_address *address)
 static void
 address_left(struct core *core, struct peer_address *address)
 {
+    require(list_empty(&address->idle_link));
     if (address->connections + address->lingering > 0)
         return;
     address_forget(core, address);
@@ -162,6 +164,7 @@ core_linger(
 {
     uint32_t max = core->settings.address_connections_max;
 
+    require(core->idle_count <= IDLE_MAX);
     *peer = NULL;
     if (max == 0)
         return true;
@@ -218,6 +221,7 @@ void
 auth_opened(
     struct core *core, struct session *session, const struct core_event *event)
 {
+    require(session->address == NULL);
     session->address = address_count(core, event->open.address);
     auth_take(session, event->open.user, event->open.mark);
 }
@@ -237,6 +241,7 @@ failure_delay_us(const struct peer_address *address)
 {
     uint64_t delay_us = DELAY_FIRST_US;
 
+    require(address->failures > 0);
     for (uint32_t i = 1; i < address->failures && delay_us < DELAY_MOST_US; i++)
         delay_us *= 2;
     return us_min(delay_us, DELAY_MOST_US);

@@ -48,6 +48,7 @@ ticket_since_us(const struct ticket *ticket)
 void
 walk_begin(struct walk *walk, struct core *core, bool holds)
 {
+    require(core->namespaces.count <= NAMESPACES_MAX + 1);
     walk->count = core->namespaces.count;
     for (uint32_t i = 0; i < walk->count; i++) {
         struct ages *ages = &core->ages[i];
@@ -132,6 +133,7 @@ wait_begin(struct core *core, struct ticket *ticket)
 {
     struct lock *lock = ticket->lock;
 
+    require(list_empty(&ticket->age_link));
     list_push_back(&ages_of(core, lock)->waits, &ticket->age_link);
     ticket->waits_us = core->now_us;
     lock->waits++;

@@ -50,6 +50,7 @@ op_create(struct core *core, enum op_kind kind, struct lock *lock,
 void
 op_submit(struct core *core, struct op *op)
 {
+    require(core->effects != NULL);
     require(list_empty(&op->link));
     op->began_us = core->now_us;
     list_push_back(&core->effects->ops, &op->link);

@@ -31,6 +31,7 @@ auth_due_us(const struct core *core, const struct session *session)
 {
     bool known = core->settings.users == NULL || session->user != NULL;
 
+    require(core->settings.users != NULL || session->user == NULL);
     if (known || core->settings.auth_us == 0)
         return NEVER;
     return us_add(session->opened_us, core->settings.auth_us);

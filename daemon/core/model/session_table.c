@@ -41,6 +41,7 @@ session_silence_us(const struct core *core, const struct session *session)
 {
     uint64_t silence_us = session->silence_us;
 
+    require(session->heard_us <= core->now_us);
     /* The broker may see the end of the connection when the client does not:
      * from then on keep= is all that is left. */
     if (session->keep_us > 0)
@@ -181,6 +182,7 @@ session_find(const struct core *core, const uint8_t id[16])
 {
     uint64_t hash = session_hash(core, id);
 
+    require(core->session_table.count <= core->sessions.used);
     for (struct table_node *node = table_first(&core->session_table, hash);
          node != NULL; node = table_next(node)) {
         struct session *session = container_of(node, struct session, table);
@@ -205,6 +207,7 @@ session_set_id(
 void
 session_rename(struct core *core, struct session *session)
 {
+    require(session->ticket_count == 0 && session->generation == 1);
     table_remove(&core->session_table, &session->table);
     session_set_id(core, session, session->token);
 }
@@ -236,6 +239,7 @@ auth_waited(struct session *session)
 bool
 auth_may_go_on(const struct session *session)
 {
+    require(session->behind_count == 0 || !list_empty(&session->behind));
     return session->auths == 0 && (session->state == SESSION_HALF_CLOSED ||
                                       !list_empty(&session->behind));
 }

@@ -11,6 +11,7 @@
 static uint8_t
 namespace_place(const struct core *core, const struct lock *lock)
 {
+    require(lock->namespace <= NAMESPACES_MAX);
     if (lock->namespace_serial == core->namespaces.serial)
         return lock->namespace;
     return namespaces_find(
@@ -20,6 +21,7 @@ namespace_place(const struct core *core, const struct lock *lock)
 struct namespace *
 namespace_of(struct core *core, struct lock *lock)
 {
+    require(lock->refs > 0);
     lock->namespace = namespace_place(core, lock);
     lock->namespace_serial = core->namespaces.serial;
     return &core->namespaces.namespace[lock->namespace];
@@ -41,6 +43,7 @@ stats_granted(struct core *core, const struct request *request,
 {
     struct namespace *namespace = namespace_of_lock(core, request);
 
+    require(ticket->state == TICKET_HELD && ticket->holds > 0);
     if (namespace == NULL)
         return;
     if (ticket->holds > 1) {
@@ -139,6 +142,7 @@ uint32_t
 core_namespaces(
     const struct core *core, uint64_t now_us, struct core_namespace *out)
 {
+    require(core->namespaces.count <= NAMESPACES_MAX + 1);
     for (uint32_t i = 0; i < core->namespaces.count; i++) {
         const struct ages *ages = &core->ages[i];
         out[i] = (struct core_namespace){
@@ -155,6 +159,7 @@ core_namespaces(
 void
 core_totals(const struct core *core, struct core_totals *totals)
 {
+    require(core->held + core->waiting <= core->tickets.used);
     totals->sessions = core->sessions.used;
     totals->locks = core->locks.used;
     totals->tickets = core->tickets.used;
