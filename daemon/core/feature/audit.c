@@ -584,7 +584,7 @@ audit_timer(struct core *core)
         return;
     case AUDIT_STEPS:
     case AUDIT_LOOKS:
-    case AUDIT_STATES:
+    case AUDIT_STATE_COUNT:
         break;
     }
     require(false);

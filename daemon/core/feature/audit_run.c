@@ -129,7 +129,7 @@ audit_check(const struct core *core)
 void
 audit_move(struct core *core, enum audit_state state)
 {
-    static const unsigned moves[AUDIT_STATES] = {
+    static const unsigned moves[AUDIT_STATE_COUNT] = {
         [AUDIT_IDLE] = ON,
         [AUDIT_STEPS] = ON | TO(STEPS),
         [AUDIT_LOOKS] = ON | TO(WONDERS),

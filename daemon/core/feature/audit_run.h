@@ -20,7 +20,7 @@ enum audit_state {
     AUDIT_WONDERS,       /* the broker of a hold was asked; the timer ends it */
     AUDIT_WONDERS_AGAIN, /* the broker was asked once more; likewise */
     AUDIT_PAUSES,        /* the timer goes on */
-    AUDIT_STATES
+    AUDIT_STATE_COUNT
 };
 
 /* A record to be looked at closer. */

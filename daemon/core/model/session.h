@@ -34,7 +34,7 @@ enum session_state {
     SESSION_QUITTING,    /* CLOSING, and QUIT is answered at the end */
     SESSION_AWAY, /* kept until another connection resumes it, or keep_due_us */
     SESSION_GONE, /* on core->ending; its tickets are given up in portions */
-    SESSION_STATES
+    SESSION_STATE_COUNT
 };
 
 /* The reason for a session's end. session.c has its word and its counter. */

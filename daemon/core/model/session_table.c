@@ -61,7 +61,7 @@ void
 session_move(
     struct core *core, struct session *session, enum session_state state)
 {
-    static const unsigned moves[SESSION_STATES] = {
+    static const unsigned moves[SESSION_STATE_COUNT] = {
         [SESSION_OPEN] =
             TO(HALF_CLOSED) | TO(CLOSING) | TO(QUITTING) | TO(AWAY) | TO(GONE),
         [SESSION_HALF_CLOSED] =
@@ -105,7 +105,7 @@ check_no_connection(const struct session *session)
 void
 session_check(const struct core *core, const struct session *session)
 {
-    require(session->state < SESSION_STATES);
+    require(session->state < SESSION_STATE_COUNT);
     if (!session_connected(session))
         check_no_connection(session);
     if (session_is_open(session))
