@@ -11,9 +11,9 @@ static const struct {
     const char *help;
 } commands[COMMAND_COUNT] = {
 
-#define COMMAND(                                                               \
-    id, right, draining, refusal, handler, timer, argument, keys, usage, help) \
-    {#id, usage, help},
+#define COMMAND(                                                              \
+    id, right, draining, refusal, handler, timer, argument, keys, form, text) \
+    {.name = #id, .usage = form, .help = text},
 #include "proto/commands.def"
 };
 
