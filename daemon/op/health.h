@@ -2,7 +2,7 @@
  * Whether locks can be granted now, and if not: which Redis node is to blame,
  * why, and since when.
  *
- * The store fills it in (daemon/store/node/health.c), once a turn. The core
+ * The store fills it in (daemon/store/conn/health.c), once a turn. The core
  * answers STATUS and ERR UNAVAILABLE from it; io shows it in /readyz, on the
  * page and to the service manager.
  */

@@ -4,21 +4,19 @@
  */
 #include "daemon/store/store.h"
 
+#include "daemon/store/conn/conn_life.h"
+#include "daemon/store/conn/conn_time.h"
+#include "daemon/store/conn/handshake.h"
+#include "daemon/store/conn/health.h"
+#include "daemon/store/conn/reply.h"
 #include "daemon/store/node/conn.h"
-#include "daemon/store/node/conn_life.h"
-#include "daemon/store/node/conn_time.h"
-#include "daemon/store/node/handshake.h"
-#include "daemon/store/node/health.h"
-#include "daemon/store/node/reply.h"
+#include "daemon/store/node/route.h"
 #include "daemon/store/queue/audit.h"
 #include "daemon/store/queue/call.h"
+#include "daemon/store/queue/confirm.h"
 #include "daemon/store/queue/op_queue.h"
-#include "daemon/store/strict/confirm.h"
 #include "daemon/store/strict/strict.h"
-#include "daemon/store/topology/map.h"
-#include "daemon/store/topology/master.h"
 #include "daemon/store/topology/quorum.h"
-#include "daemon/store/topology/route.h"
 
 #include "daemon/base/assert.h"
 

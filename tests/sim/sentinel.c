@@ -17,7 +17,7 @@
 #define DOWN_AFTER_US 1000000
 
 /* How long brokers may go by what Sentinels said before: TRUST_US of
- * daemon/store/topology/sentinel.c, by clocks that run slow. */
+ * daemon/store/node/sentinel.c, by clocks that run slow. */
 #define TRUST_US 2050000
 
 static struct server *

@@ -1,5 +1,5 @@
 /*
- * Additions to the store's rig for tests of daemon/store/topology/sentinel.c:
+ * Additions to the store's rig for tests of daemon/store/node/sentinel.c:
  * Sentinels and Redis that answer by themselves, except on silent links, and a
  * kept log.
  *

@@ -1,5 +1,5 @@
 /*
- * Tests of daemon/store/strict/confirm.c: what is answered is not told before
+ * Tests of daemon/store/queue/confirm.c: what is answered is not told before
  * replicas have it, where safety is strict.
  */
 #include "tests/unit/log_kept.h"

@@ -1,5 +1,5 @@
 /*
- * Tests of daemon/store/node/health.c, and of what the rest of the store tells
+ * Tests of daemon/store/conn/health.c, and of what the rest of the store tells
  * it: whether locks can be granted, which node is to blame, why, and for how
  * long.
  */

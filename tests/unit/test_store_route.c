@@ -1,12 +1,10 @@
 /*
- * Tests of daemon/store/topology/route.c: slot maps, redirects, nodes that come
+ * Tests of daemon/store/node/route.c: slot maps, redirects, nodes that come
  * and go. And operations under random faults: each is given back exactly once.
  */
 #include "tests/unit/log_kept.h"
 #include "tests/unit/seed.h"
 #include "tests/unit/store_rig.h"
-
-#include "daemon/store/topology/route.h"
 
 #include <inttypes.h>
 #include <stdio.h>

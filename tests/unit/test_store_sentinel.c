@@ -1,5 +1,5 @@
 /*
- * Tests of daemon/store/topology/sentinel.c: who the master is, by a majority
+ * Tests of daemon/store/node/sentinel.c: who the master is, by a majority
  * of the Sentinels and for how long; greetings, and Sentinels that fail.
  */
 #include "tests/unit/log_kept.h"

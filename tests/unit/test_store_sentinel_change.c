@@ -1,5 +1,5 @@
 /*
- * Tests of daemon/store/topology/sentinel.c: the master is lost, is another
+ * Tests of daemon/store/node/sentinel.c: the master is lost, is another
  * one, or is none, and what becomes of operations meanwhile.
  */
 #include "tests/unit/sentinel_rig.h"

@@ -1,5 +1,5 @@
 /*
- * Tests of daemon/store/topology/sentinel.c under random faults, also if two of
+ * Tests of daemon/store/node/sentinel.c under random faults, also if two of
  * the Sentinels are one. Each operation is given back exactly once. Calls go
  * only to the master that a majority has named in the last two seconds.
  */

@@ -6,10 +6,10 @@
 #include "tests/unit/log_kept.h"
 #include "tests/unit/store_rig.h"
 
+#include "daemon/store/conn/mark.h"
 #include "daemon/store/node/conn.h"
 #include "daemon/store/node/history.h"
-#include "daemon/store/node/mark.h"
-#include "daemon/store/topology/route.h"
+#include "daemon/store/node/route.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -13,19 +13,12 @@
  * An operation is in exactly one place: a lane of a node, a call, the parked
  * (to be routed again later, or when there is a route), or the done.
  *
- * From below: times.c. fence_clock.c: where fences begin. conn.c: a connection
- * and its calls. fault.c: its faults. strict.c: replies that wait for replicas.
- * lane.c, op_queue.c: where operations wait. bid.c, quorum.c, round.c: what the
- * core asks of several masters, as votes. history.c: which node may grant.
- * route.c: which node an operation goes to. audit.c: what the core asks of a
- * node, whatever locks are there. call.c: batches and their replies.
- * replicas.c: what replicas have. confirm.c asks that. mark.c: the marker.
- * peers.c: what brokers tell one another. sentinel.c asks who the master is.
- *
- * Above these: conn_life.c: a connection begins and ends. map.c: the map of
- * slots. master.c: the change to another master. handshake.c, reply.c and
- * conn_time.c: a connection's greeting, its replies, and its time. health.c:
- * why a node grants nothing. store.c: the front, and time.
+ * The folders, from below: wire/: bytes. model/: structs. node/: the calls of a
+ * connection, and what is known of its node. strict/: which answers wait for
+ * replicas. queue/: operations that wait, their calls and results. conn/: a
+ * connection's begin, handshake, replies, time and end. topology/: what single,
+ * cluster, sentinel and quorum do differently, by the table of topology.h.
+ * store.c: the front, and time.
  */
 #ifndef HOLDFAST_STORE_MODEL_STATE_H
 #define HOLDFAST_STORE_MODEL_STATE_H

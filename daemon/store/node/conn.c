@@ -20,9 +20,9 @@
  */
 #include "daemon/store/node/conn.h"
 
-#include "daemon/store/strict/strict.h"
-
 #include "daemon/base/assert.h"
+
+#include <stdlib.h>
 
 #define PING_AFTER_US 3000000
 
@@ -111,6 +111,13 @@ conn_call(struct store *store, struct conn *conn, enum call_kind kind,
         kind != CALL_PROBE && kind != CALL_PEERS && kind != CALL_LIST)
         conn->spoke_us = now_us;
     return call;
+}
+
+void
+confirm_release(struct call *call)
+{
+    free(call->said);
+    call->said = NULL;
 }
 
 void
@@ -310,4 +317,15 @@ node_is_wanted(const struct store *store, uint16_t node)
 {
     return store->topology->slots || store->nodes[node].mapped ||
            store->nodes[node].sentinel;
+}
+
+bool
+route_ask_map(struct store *store, struct conn *conn, uint64_t now_us)
+{
+    if (CONN_SEND(store, conn, CALL_MAP, now_us, TEXT("CLUSTER"),
+            TEXT("SLOTS")) == NULL)
+        return false;
+    count(store->counters, COUNTER_redis_map_refreshes);
+    store->map_asked = true;
+    return true;
 }

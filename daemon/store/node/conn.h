@@ -31,6 +31,9 @@ struct call *conn_call(struct store *store, struct conn *conn,
  * more. */
 void conn_end_call(struct store *store, struct conn *conn, struct call *call);
 
+/* Frees the reply that a call keeps, if it keeps one. */
+void confirm_release(struct call *call);
+
 /* Takes a call off its connection, and frees it. */
 void call_free(struct store *store, struct conn *conn, struct call *call);
 
@@ -88,5 +91,8 @@ bool route_is_at(const struct node *node, struct text host, uint16_t port);
 /* Whether the node has a use: of several that Sentinels have named, the master
  * alone. */
 bool node_is_wanted(const struct store *store, uint16_t node);
+
+/* Asks the node for the map of slots. False: there is no room. */
+bool route_ask_map(struct store *store, struct conn *conn, uint64_t now_us);
 
 #endif

@@ -11,9 +11,8 @@
 
 #include "daemon/store/node/conn.h"
 #include "daemon/store/node/history.h"
+#include "daemon/store/node/route.h"
 #include "daemon/store/queue/op_queue.h"
-#include "daemon/store/topology/quorum.h"
-#include "daemon/store/topology/route.h"
 
 #include "daemon/base/assert.h"
 

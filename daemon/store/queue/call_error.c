@@ -8,9 +8,9 @@
 #include "daemon/store/node/conn.h"
 #include "daemon/store/node/fault.h"
 #include "daemon/store/node/history.h"
+#include "daemon/store/node/route.h"
 #include "daemon/store/node/script.h"
 #include "daemon/store/queue/op_queue.h"
-#include "daemon/store/topology/route.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"

@@ -1,6 +1,6 @@
 /*
- * Where an operation waits: in its lane at a node, or parked until there is a
- * route.
+ * Where an operation is: in its lane at a node, parked until there is a route,
+ * or done.
  */
 #include "daemon/store/queue/op_queue.h"
 
@@ -86,4 +86,61 @@ op_done(struct store *store, struct op *op, enum op_status status)
     if (store->topology->results == NULL ||
         !store->topology->results(store, op, status))
         list_push_back(&store->done, &op->link);
+}
+
+uint16_t
+route_of(const struct store *store, const struct op *op)
+{
+    return op->kind == OP_AUDIT ? op->home : store->topology->route(store, op);
+}
+
+void
+op_route(struct store *store, struct op *op, uint64_t now_us)
+{
+    uint16_t node = route_of(store, op);
+
+    op->grace_us = 0;
+    if (store->topology->submit != NULL && !op->vote) {
+        store->topology->submit(store, op);
+        return;
+    }
+    if (node != NODE_NONE) {
+        op_enqueue(store, op, node, now_us, false);
+        return;
+    }
+    store->map_wanted = true;
+    op_park(store, op, now_us + ROUTE_RETRY_US);
+}
+
+void
+store_route_parked(struct store *store, uint64_t now_us)
+{
+    struct list parked;
+    struct list *at;
+
+    list_init(&parked);
+    list_splice_back(&parked, &store->parked);
+    while ((at = list_pop_front(&parked)) != NULL) {
+        struct op *op = container_of(at, struct op, link);
+        if (op->attempts > 0)
+            op_park(store, op, op->timer.due_us); /* backs off */
+        else
+            op_route(store, op, now_us);
+    }
+}
+
+static void
+op_reroute(struct store *store, struct op *op, uint64_t now_us)
+{
+    if (op->asking || route_of(store, op) == op->at_node)
+        return;
+    op_dequeue(store, op);
+    op_route(store, op, now_us);
+}
+
+void
+route_requeue(struct store *store, uint64_t now_us)
+{
+    for (uint16_t i = 0; i < store->node_count; i++)
+        lane_each(store, &store->nodes[i], now_us, op_reroute);
 }

@@ -31,13 +31,6 @@ call_grants(const struct call *call)
     return kind_grants(container_of(call->ops.next, struct op, link)->kind);
 }
 
-void
-confirm_release(struct call *call)
-{
-    free(call->said);
-    call->said = NULL;
-}
-
 struct text
 call_said(const struct call *call)
 {

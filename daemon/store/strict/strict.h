@@ -16,9 +16,6 @@ enum op_grants {
 /* What the reply to an operation of that kind may grant, by op.def. */
 enum op_grants kind_grants(enum op_kind kind);
 
-/* Frees the reply that a call keeps, if it keeps one. */
-void confirm_release(struct call *call);
-
 /* The reply that a held call keeps. */
 struct text call_said(const struct call *call);
 

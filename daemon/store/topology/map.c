@@ -8,13 +8,14 @@
  */
 #include "daemon/store/topology/map.h"
 
+#include "daemon/store/conn/conn_life.h"
 #include "daemon/store/model/times.h"
 #include "daemon/store/node/conn.h"
-#include "daemon/store/node/conn_life.h"
 #include "daemon/store/node/history.h"
+#include "daemon/store/node/route.h"
+#include "daemon/store/node/sentinel.h"
+#include "daemon/store/queue/op_queue.h"
 #include "daemon/store/strict/replicas.h"
-#include "daemon/store/topology/route.h"
-#include "daemon/store/topology/sentinel.h"
 
 #include "daemon/base/log.h"
 
@@ -23,17 +24,6 @@
 #define MAP_PAUSE_US   100000
 #define MAP_BACKOFF_US 2000000
 #define MAP_EVERY_US   10000000
-
-bool
-route_ask_map(struct store *store, struct conn *conn, uint64_t now_us)
-{
-    if (CONN_SEND(store, conn, CALL_MAP, now_us, TEXT("CLUSTER"),
-            TEXT("SLOTS")) == NULL)
-        return false;
-    count(store->counters, COUNTER_redis_map_refreshes);
-    store->map_asked = true;
-    return true;
-}
 
 /* Asks the next node in turn that is ready, of those that have slots or of all;
  * false where there is none. */
@@ -178,19 +168,6 @@ map_range(struct store *store, const struct conn *conn,
     for (int64_t slot = first; slot <= last; slot++)
         map[slot] = node;
     return true;
-}
-
-void
-route_move_subscriber(struct store *store, uint64_t now_us)
-{
-    struct conn *conn = &store->conns[CONN_SUBSCRIBER];
-
-    if (conn->state == CONN_DOWN || store->nodes[conn->node].mapped)
-        return;
-    uint16_t host = conn_subscriber_host(store);
-    bool better = host != NODE_NONE && store->nodes[host].mapped;
-    if (better || !store->nodes[conn->node].seed)
-        conn_abandon(store, conn, now_us, "its node is no master now");
 }
 
 /* The node of the connection is forgotten. */

@@ -6,18 +6,11 @@
 
 #include "daemon/store/model/state.h"
 
-/* Asks the node for the map of slots. False: there is no room. */
-bool route_ask_map(struct store *store, struct conn *conn, uint64_t now_us);
-
 /* Asks for the map where that is due. */
 void route_tick(struct store *store, uint64_t now_us);
 
 /* When route_tick() has something to do. */
 uint64_t route_next_us(const struct store *store);
-
-/* Ends the subscription at a node that has left the cluster, where there is a
- * better one. */
-void route_move_subscriber(struct store *store, uint64_t now_us);
 
 /* Forgets nodes that have no slots and nothing to do any more. */
 void route_retire(struct store *store, uint64_t now_us);

@@ -4,11 +4,12 @@
  */
 #include "daemon/store/topology/master.h"
 
+#include "daemon/store/conn/conn_life.h"
 #include "daemon/store/node/conn.h"
-#include "daemon/store/node/conn_life.h"
+#include "daemon/store/node/route.h"
+#include "daemon/store/node/sentinel.h"
+#include "daemon/store/queue/op_queue.h"
 #include "daemon/store/topology/map.h"
-#include "daemon/store/topology/route.h"
-#include "daemon/store/topology/sentinel.h"
 
 #include "daemon/base/log.h"
 

@@ -1,8 +1,8 @@
 /*
  * The begin and the end of a connection. See conn_life.c.
  */
-#ifndef HOLDFAST_STORE_NODE_CONN_LIFE_H
-#define HOLDFAST_STORE_NODE_CONN_LIFE_H
+#ifndef HOLDFAST_STORE_CONN_CONN_LIFE_H
+#define HOLDFAST_STORE_CONN_CONN_LIFE_H
 
 #include "daemon/base/log.h"
 #include "daemon/store/model/state.h"
@@ -32,5 +32,9 @@ void conn_abandon(
  * logged once in a while. */
 void conn_unfit(struct store *store, struct conn *conn, uint64_t now_us,
     enum health_reason reason, struct text said);
+
+/* Ends the subscription at a node that has left the cluster, where there is a
+ * better one. */
+void route_move_subscriber(struct store *store, uint64_t now_us);
 
 #endif

@@ -1,8 +1,8 @@
 /*
  * Sentinels: which node is the master. See sentinel.c.
  */
-#ifndef HOLDFAST_STORE_TOPOLOGY_SENTINEL_H
-#define HOLDFAST_STORE_TOPOLOGY_SENTINEL_H
+#ifndef HOLDFAST_STORE_NODE_SENTINEL_H
+#define HOLDFAST_STORE_NODE_SENTINEL_H
 
 #include "daemon/store/model/state.h"
 

@@ -1,8 +1,8 @@
 /*
  * The handshake of a connection. See handshake.c.
  */
-#ifndef HOLDFAST_STORE_NODE_HANDSHAKE_H
-#define HOLDFAST_STORE_NODE_HANDSHAKE_H
+#ifndef HOLDFAST_STORE_CONN_HANDSHAKE_H
+#define HOLDFAST_STORE_CONN_HANDSHAKE_H
 
 #include "daemon/store/model/state.h"
 

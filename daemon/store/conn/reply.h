@@ -1,8 +1,8 @@
 /*
  * What comes in on a connection. See reply.c.
  */
-#ifndef HOLDFAST_STORE_NODE_REPLY_H
-#define HOLDFAST_STORE_NODE_REPLY_H
+#ifndef HOLDFAST_STORE_CONN_REPLY_H
+#define HOLDFAST_STORE_CONN_REPLY_H
 
 #include "daemon/store/model/state.h"
 

@@ -11,7 +11,7 @@
  *
  * See DESIGN.md D4.1.
  */
-#include "daemon/store/strict/confirm.h"
+#include "daemon/store/queue/confirm.h"
 
 #include "daemon/store/node/conn.h"
 #include "daemon/store/queue/call.h"

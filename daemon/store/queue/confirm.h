@@ -1,8 +1,8 @@
 /*
  * Answers held back until replicas have them. See confirm.c.
  */
-#ifndef HOLDFAST_STORE_STRICT_CONFIRM_H
-#define HOLDFAST_STORE_STRICT_CONFIRM_H
+#ifndef HOLDFAST_STORE_QUEUE_CONFIRM_H
+#define HOLDFAST_STORE_QUEUE_CONFIRM_H
 
 #include "daemon/store/model/state.h"
 

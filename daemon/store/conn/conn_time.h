@@ -1,8 +1,8 @@
 /*
  * What time does to a connection. See conn_time.c.
  */
-#ifndef HOLDFAST_STORE_NODE_CONN_TIME_H
-#define HOLDFAST_STORE_NODE_CONN_TIME_H
+#ifndef HOLDFAST_STORE_CONN_CONN_TIME_H
+#define HOLDFAST_STORE_CONN_CONN_TIME_H
 
 #include "daemon/store/model/state.h"
 

@@ -1,24 +1,14 @@
 /*
- * The node of an operation. See route.c.
+ * Nodes and slots. See route.c.
  */
-#ifndef HOLDFAST_STORE_TOPOLOGY_ROUTE_H
-#define HOLDFAST_STORE_TOPOLOGY_ROUTE_H
+#ifndef HOLDFAST_STORE_NODE_ROUTE_H
+#define HOLDFAST_STORE_NODE_ROUTE_H
 
 #include "daemon/store/model/state.h"
 
 /* The node of that address, added if need be. NODE_NONE: the address is
  * unusable, or there is no room. */
 uint16_t route_node(struct store *store, struct text host, uint16_t port);
-
-/* The node that serves the operation; NODE_NONE: none is known. */
-uint16_t route_of(const struct store *store, const struct op *op);
-
-/* Puts an operation into the lane of its node, or parks it where there is
- * none. */
-void op_route(struct store *store, struct op *op, uint64_t now_us);
-
-/* Routes all parked operations again, but for those that back off. */
-void store_route_parked(struct store *store, uint64_t now_us);
 
 /* Whether locks are asked of the node. */
 bool node_counts(const struct store *store, uint32_t index);
@@ -27,9 +17,6 @@ bool node_counts(const struct store *store, uint32_t index);
  * of `from`. False: it is malformed. */
 bool route_redirect(struct store *store, struct text where, uint16_t from,
     uint16_t *slot, uint16_t *node);
-
-/* Moves waiting operations to the nodes that have their slots now. */
-void route_requeue(struct store *store, uint64_t now_us);
 
 /* Gives the slot to the node, or to NODE_NONE. The node may have to settle.
  * False: it had it. */

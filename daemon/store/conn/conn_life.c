@@ -2,16 +2,16 @@
  * A connection begins, is lost, or is given up; what becomes of its calls, and
  * of what waits at its node.
  */
-#include "daemon/store/node/conn_life.h"
+#include "daemon/store/conn/conn_life.h"
 
 #include "daemon/store/model/times.h"
 #include "daemon/store/node/conn.h"
 #include "daemon/store/node/fault.h"
 #include "daemon/store/node/history.h"
 #include "daemon/store/queue/call_error.h"
+#include "daemon/store/queue/confirm.h"
 #include "daemon/store/queue/lane.h"
 #include "daemon/store/queue/op_queue.h"
-#include "daemon/store/strict/confirm.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
@@ -174,4 +174,17 @@ conn_unfit(struct store *store, struct conn *conn, uint64_t now_us,
             log_quoted("why", text_from(health_text(&why, false, text))));
     conn->backoff_us = BACKOFF_MAX_US / 2;
     conn_abandon(store, conn, now_us, "it does not fit");
+}
+
+void
+route_move_subscriber(struct store *store, uint64_t now_us)
+{
+    struct conn *conn = &store->conns[CONN_SUBSCRIBER];
+
+    if (conn->state == CONN_DOWN || store->nodes[conn->node].mapped)
+        return;
+    uint16_t host = conn_subscriber_host(store);
+    bool better = host != NODE_NONE && store->nodes[host].mapped;
+    if (better || !store->nodes[conn->node].seed)
+        conn_abandon(store, conn, now_us, "its node is no master now");
 }

@@ -1,8 +1,8 @@
 /*
  * The marker of a node. See mark.c.
  */
-#ifndef HOLDFAST_STORE_NODE_MARK_H
-#define HOLDFAST_STORE_NODE_MARK_H
+#ifndef HOLDFAST_STORE_CONN_MARK_H
+#define HOLDFAST_STORE_CONN_MARK_H
 
 #include "daemon/store/model/state.h"
 

@@ -2,19 +2,19 @@
  * What time does to a connection: it connects again, asks what is due, is late,
  * or is given up.
  */
-#include "daemon/store/node/conn_time.h"
+#include "daemon/store/conn/conn_time.h"
 
+#include "daemon/store/conn/conn_life.h"
+#include "daemon/store/conn/mark.h"
 #include "daemon/store/model/times.h"
 #include "daemon/store/node/conn.h"
-#include "daemon/store/node/conn_life.h"
 #include "daemon/store/node/history.h"
-#include "daemon/store/node/mark.h"
 #include "daemon/store/node/peers.h"
+#include "daemon/store/node/sentinel.h"
 #include "daemon/store/queue/call.h"
 #include "daemon/store/queue/call_error.h"
-#include "daemon/store/strict/confirm.h"
+#include "daemon/store/queue/confirm.h"
 #include "daemon/store/strict/replicas.h"
-#include "daemon/store/topology/sentinel.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"

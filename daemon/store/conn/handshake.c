@@ -2,16 +2,15 @@
  * The handshake of a connection: who is there, whether it can be used, what it
  * needs before the first script call, and what INFO and TIME say of it later.
  */
-#include "daemon/store/node/handshake.h"
+#include "daemon/store/conn/handshake.h"
 
+#include "daemon/store/conn/conn_life.h"
 #include "daemon/store/node/conn.h"
-#include "daemon/store/node/conn_life.h"
 #include "daemon/store/node/fault.h"
 #include "daemon/store/node/history.h"
 #include "daemon/store/node/script.h"
+#include "daemon/store/node/sentinel.h"
 #include "daemon/store/strict/replicas.h"
-#include "daemon/store/topology/map.h"
-#include "daemon/store/topology/sentinel.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"

@@ -1,13 +1,11 @@
 /*
- * Nodes and slots: which node an operation goes to. map.c learns the map of
+ * Nodes by their addresses, and slots by their nodes. map.c learns the map of
  * slots. What MOVED says is used at once.
  */
-#include "daemon/store/topology/route.h"
+#include "daemon/store/node/route.h"
 
 #include "daemon/store/node/conn.h"
 #include "daemon/store/node/history.h"
-#include "daemon/store/queue/lane.h"
-#include "daemon/store/queue/op_queue.h"
 
 #include "daemon/base/assert.h"
 
@@ -44,47 +42,6 @@ route_node(struct store *store, struct text host, uint16_t port)
     if (store->node_count <= free)
         store->node_count = (uint16_t)(free + 1);
     return free;
-}
-
-uint16_t
-route_of(const struct store *store, const struct op *op)
-{
-    return op->kind == OP_AUDIT ? op->home : store->topology->route(store, op);
-}
-
-void
-op_route(struct store *store, struct op *op, uint64_t now_us)
-{
-    uint16_t node = route_of(store, op);
-
-    op->grace_us = 0;
-    if (store->topology->submit != NULL && !op->vote) {
-        store->topology->submit(store, op);
-        return;
-    }
-    if (node != NODE_NONE) {
-        op_enqueue(store, op, node, now_us, false);
-        return;
-    }
-    store->map_wanted = true;
-    op_park(store, op, now_us + ROUTE_RETRY_US);
-}
-
-void
-store_route_parked(struct store *store, uint64_t now_us)
-{
-    struct list parked;
-    struct list *at;
-
-    list_init(&parked);
-    list_splice_back(&parked, &store->parked);
-    while ((at = list_pop_front(&parked)) != NULL) {
-        struct op *op = container_of(at, struct op, link);
-        if (op->attempts > 0)
-            op_park(store, op, op->timer.due_us); /* backs off */
-        else
-            op_route(store, op, now_us);
-    }
 }
 
 bool
@@ -125,22 +82,6 @@ route_redirect(struct store *store, struct text where, uint16_t from,
     *slot = (uint16_t)slot_number;
     *node = route_node(store, host, (uint16_t)port);
     return *node != NODE_NONE;
-}
-
-static void
-op_reroute(struct store *store, struct op *op, uint64_t now_us)
-{
-    if (op->asking || route_of(store, op) == op->at_node)
-        return;
-    op_dequeue(store, op);
-    op_route(store, op, now_us);
-}
-
-void
-route_requeue(struct store *store, uint64_t now_us)
-{
-    for (uint16_t i = 0; i < store->node_count; i++)
-        lane_each(store, &store->nodes[i], now_us, op_reroute);
 }
 
 bool

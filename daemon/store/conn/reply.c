@@ -2,18 +2,18 @@
  * What comes in on a connection: answers to calls, each to the file that has
  * asked, and messages of brokers and scripts.
  */
-#include "daemon/store/node/reply.h"
+#include "daemon/store/conn/reply.h"
 
+#include "daemon/store/conn/conn_life.h"
+#include "daemon/store/conn/handshake.h"
+#include "daemon/store/conn/mark.h"
 #include "daemon/store/node/conn.h"
-#include "daemon/store/node/conn_life.h"
 #include "daemon/store/node/fault.h"
-#include "daemon/store/node/handshake.h"
-#include "daemon/store/node/mark.h"
 #include "daemon/store/node/peers.h"
 #include "daemon/store/node/script.h"
+#include "daemon/store/node/sentinel.h"
 #include "daemon/store/queue/call_result.h"
 #include "daemon/store/strict/replicas.h"
-#include "daemon/store/topology/sentinel.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"

@@ -1,8 +1,8 @@
 /*
  * Why a node grants nothing. See health.c.
  */
-#ifndef HOLDFAST_STORE_NODE_HEALTH_H
-#define HOLDFAST_STORE_NODE_HEALTH_H
+#ifndef HOLDFAST_STORE_CONN_HEALTH_H
+#define HOLDFAST_STORE_CONN_HEALTH_H
 
 #include "daemon/store/model/state.h"
 

@@ -10,12 +10,12 @@
  * Once a turn the faults, and what is known of settling, replicas, slots and
  * Sentinels, become the one struct health that core and io show.
  */
-#include "daemon/store/node/health.h"
+#include "daemon/store/conn/health.h"
 
 #include "daemon/store/node/conn.h"
 #include "daemon/store/node/history.h"
+#include "daemon/store/node/route.h"
 #include "daemon/store/strict/strict.h"
-#include "daemon/store/topology/route.h"
 
 #include "daemon/base/log.h"
 
