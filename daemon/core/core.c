@@ -43,8 +43,8 @@
 /* Of tickets and timers no more than this are seen to between two looks at the
  * time, so that a turn is short however many there are. */
 #define PORTION 256
-/* In which all tickets are asked about after a change of Redis: so long, and a
- * little for each. */
+/* After a change of Redis, the broker asks about all tickets within this time,
+ * and a little more for each. */
 #define CHANGED_US      1000000
 #define CHANGED_EACH_US 200
 
@@ -610,7 +610,7 @@ check_ticket(const struct core *core, const struct ticket *ticket)
     (void)core;
 }
 
-/* What is counted for a session and a lock is what there is. */
+/* The counts of sessions and locks agree with their lists. */
 static void
 check_counts(const struct core *core)
 {

@@ -11,7 +11,7 @@
 
 #include "daemon/base/assert.h"
 
-/* What a request needs, by commands.def. */
+/* Rights and limits of a request, by commands.def. */
 enum need {
     NEEDS_NOTHING = 0,
     NEEDS_LOCK = RIGHT_LOCK,

@@ -6,12 +6,12 @@
  * How it came by it matters to nobody but user_has_mark(). Without users in the
  * settings there is nothing of this: anybody may do all.
  *
- * Who is set up wrongly is slowed down by address: the answer to an AUTH that
- * has failed comes the later, the more of them have failed from there of late.
- * Only they wait, and only so many of them: others from there, who have the
- * right secret, do not. So it is nothing against guessing, whose answers nobody
- * need wait for: against that secrets are random (see base/users.c). What a
- * session sends meanwhile has its turn after the answer (behind.c).
+ * Failed AUTHs from one address are answered later, by up to 8 s. This
+ * throttles misconfigured clients. Only they wait, and only so many of them:
+ * others from there, who have the right secret, do not. So it is nothing
+ * against guessing, whose answers nobody need wait for: against that secrets
+ * are random (see base/users.c). The later lines of the session are served
+ * after the answer (behind.c).
  */
 #include "daemon/core/command/auth.h"
 
@@ -58,7 +58,7 @@ auth_failed(
     struct request *request = request_admit(core, session, line);
     struct peer_address *address = session->address;
 
-    /* What no user is called may be a secret in the wrong place. */
+    /* An unknown name may be a secret in the wrong place: it is not logged. */
     bool known = users_find(core->settings.users, line->names[0]) != NULL;
     count(core->counters, COUNTER_auth_failed);
     log_write(LOG_WARN, "auth_failed",

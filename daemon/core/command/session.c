@@ -240,7 +240,7 @@ session_disconnected(
         session_forget(core, session, counter);
     else if (!session_keeps(session) || session->ticket_count == 0)
         session_free(core, session, counter);
-    else if (core->stopping || !room) /* what it was told stands for a lease */
+    else if (core->stopping || !room) /* its holds stand for a lease */
         session_forget(core, session, counter);
     else
         session_go_away(core, session, counter);
@@ -367,10 +367,10 @@ session_resume(struct core *core, struct session *session,
 
 /*
  * Another broker has taken a ticket over, for a later connection of its session
- * (the ticket's request, and that generation: 8 and 4 bytes). The one that is
- * here has nobody at its other end, though TCP may not have told; were it left,
- * it would go on waiting for what the session has had since. Nor is the ticket
- * put there again by this broker.
+ * (the ticket's request, and that generation: 8 and 4 bytes). The connection
+ * here has no client any more, though TCP may not have told. The session here
+ * ends, or it would wait for locks that the client already has. This broker
+ * does not put the ticket into Redis again.
  */
 void
 session_moved(struct core *core, struct text news)
@@ -412,9 +412,9 @@ session_expel(struct core *core, struct session *session, enum core_expel why)
 }
 
 /*
- * Takes no more requests. What was sent before is carried out and answered;
- * waits end at once, and holds that no request is left for are released: as
- * tickets are advanced, as many in a step as it has room for.
+ * Takes no more requests. Earlier requests are served and answered. Waits end
+ * at once, and holds without a request are released: in portions, as a step has
+ * room.
  */
 void
 session_close(struct core *core, struct session *session,
@@ -427,7 +427,7 @@ session_close(struct core *core, struct session *session,
     session->end = end;
     session_move(core, session, state);
     session_check_end(core, session);
-    /* Where nothing is left to be said it ends with this step. */
+    /* A session without requests and late holds ends with this step. */
     if (session->request_count == 0 && core->now_us < session->least_us &&
         core->now_us < session->leased_us)
         return;

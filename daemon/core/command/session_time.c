@@ -1,7 +1,7 @@
 /*
- * What time does to a session: heartbeats, the end of keep=, the end of the
- * time for an AUTH, the stop of the broker; and the end of a step, when
- * sessions end that nothing keeps.
+ * The times of a session: heartbeats, the end of keep=, the time for an AUTH,
+ * and the stop of the broker. At the end of a step, sessions without a reason
+ * to live end.
  */
 #include "daemon/core/command/session_time.h"
 

@@ -1,5 +1,5 @@
 /*
- * What time does to sessions. See session_time.c.
+ * The times of sessions. See session_time.c.
  */
 #ifndef HOLDFAST_CORE_COMMAND_SESSION_TIME_H
 #define HOLDFAST_CORE_COMMAND_SESSION_TIME_H

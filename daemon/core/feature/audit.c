@@ -1,20 +1,17 @@
 /*
- * Audits: a look over all records in Redis for what is odd. Holds and waits
- * that are older than expected, holds whose broker is gone or knows nothing of
- * them, and what makes no sense.
+ * Audits: a read of all records in Redis. An audit finds old holds and waits,
+ * holds whose broker is gone or does not know them, and malformed records.
  *
- * A run goes from node to node, each in many small steps with a pause between,
- * and looks closer at what a step has come upon before the next one. It has one
- * operation under way, or one question to another broker, at a time. Brokers
- * share the nodes: each audits those that no other has marked. A run that a
- * session asks for (AUDIT) goes over all nodes, whoever has marked them, and
- * only tells.
+ * A run goes from node to node, each in many small steps with a pause between.
+ * Before the next step it inspects the records that a step has listed. A run
+ * has one operation, or one question to another broker, under way at a time.
+ * Brokers share the nodes: each audits the nodes that no other broker has
+ * marked. A run for a session (AUDIT) goes over all nodes, and only tells.
  *
- * A hold of a broker that is gone ends with its lease, and a live one renews
- * long before that: so only who is late, and who has it for too long, is asked
- * after at his broker. Where that knows nothing of it, or does not answer
- * though it was asked, the record is read again: the hold may have ended
- * meanwhile.
+ * A hold of a dead broker ends with its lease, and a live broker renews long
+ * before. So the audit asks only the brokers of late and of old holds. When the
+ * broker does not know the hold, or does not answer, the record is read again:
+ * the hold may have ended meanwhile.
  */
 #include "daemon/core/feature/audit.h"
 
@@ -214,7 +211,7 @@ lock_has_old_wait(const struct core *core, const struct lock *lock)
     return false;
 }
 
-/* Where nobody that waits stands in a record, these do here. */
+/* With redis.topology quorum no record has waits: adds this broker's waits. */
 static void
 audit_own_waits(struct core *core)
 {

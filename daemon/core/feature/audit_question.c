@@ -94,8 +94,8 @@ broker_is_silent(const struct audit *audit, const char *broker)
     return false;
 }
 
-/* It is none where its broker knows it and it is not old. Where it does not,
- * the hold may have ended since it was read. */
+/* It is none where its broker knows it and it is not old. If the broker does
+ * not know it, the hold may have ended since it was read. */
 static void
 finding_is_known(struct audit *audit, struct finding *finding, bool known)
 {

@@ -25,7 +25,7 @@ hold_limit_ms(const struct audit_limits *limits)
     return sooner(limits->warn_ms, limits->break_ms);
 }
 
-/* What a step is to see: all that is odd in some namespace. */
+/* A step lists the tickets that exceed the least limit of all namespaces. */
 static void
 audit_set_ages(struct core *core)
 {

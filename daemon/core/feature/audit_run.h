@@ -44,7 +44,7 @@ struct audit {
     struct audit_limits limits[NAMESPACES_MAX + 1];
     uint64_t run; /* number */
     uint64_t began_us;
-    struct core_audit now; /* what this run has come upon so far */
+    struct core_audit now; /* counts of this run so far */
     struct core_audit last;
     uint32_t told;
     uint32_t hooks;

@@ -2,27 +2,28 @@
  * Deadlocks: owners that wait for one another in a cycle, over any number of
  * locks and brokers.
  *
- * Edge-chasing after Chandy, Misra and Haas: when an owner that holds
- * something, or waits for several locks, has waited for a moment, a probe goes
- * to the brokers of all who are in its way, and from those of them that wait
- * too to whoever is in theirs. Where it comes back to its owner there was a
- * cycle, but its edges were seen one after the other. So it goes round a
- * second time: an edge that was there both times, with the same wait and the
- * same fence, was there all the time between, and so were all of them at the
- * moment between the rounds. In the second one brokers also say whether the
- * owner has what it is waited for: the record alone may tell of holds that were
- * given back, where Redis has lost that. Then the youngest wait is ended; all
- * who find the cycle find the same one.
+ * Edge-chasing after Chandy, Misra and Haas. A search begins when an owner has
+ * waited for a moment, and has a hold or another wait. A probe goes to the
+ * brokers of all owners in the way of that wait. From those that wait too, it
+ * goes on to the owners in their way.
  *
- * What is in a wait's way is read from the record: whoever holds the lock, and
- * whoever stands before and is not compatible. Of a semaphore only a sole
- * holder counts, since where there are several anyone of them may make room.
+ * A probe that comes back to its owner has found a cycle, but has seen its
+ * edges one after another. So the probe goes round a second time. An edge with
+ * the same wait and the same fence in both rounds was there all the time
+ * between. So all edges were there at the moment between the rounds. In the
+ * second round each broker also says whether its owner still has the lock: the
+ * record alone may show holds whose release Redis has lost. Then the youngest
+ * wait ends. All searches that find the cycle choose the same wait.
  *
- * A search comes to each lock about once, or the ways through a few long queues
- * would be more than anybody can go. Whoever is in the way of a wait is in the
- * way of those behind it, too, if not at once, then by who stands between: so
- * of the waits at a lock that a search comes to, only the hindmost is looked
- * at, and who stands before it is only asked what else it waits for.
+ * The record says which owners are in the way of a wait: the holders, and the
+ * earlier waits that are not compatible. A semaphore counts only with one
+ * holder. With several holders any of them may make room.
+ *
+ * A search visits each lock about once, since the ways through a few long
+ * queues are too many. An owner in the way of a wait is also in the way of
+ * later waits, at once or by the waits between. So a search inspects only the
+ * last wait of a lock that it visits. Owners before that wait are asked only
+ * about their other waits.
  *
  * See DESIGN.md D6.1 and D6.2.
  */
@@ -47,7 +48,7 @@
 #include <stdio.h>
 
 #define FIRST_US  30000  /* a wait may end by itself */
-#define SOON_US   5000   /* what is due by then is looked at now */
+#define SOON_US   5000   /* searches due by then begin now */
 #define AGAIN_US  600000 /* holders change, and messages are lost */
 #define DOUBLED   4      /* so often it is twice as long the next time */
 #define WAITS_MAX 8      /* of one owner, that a search follows */
@@ -225,10 +226,9 @@ search_begin(struct core *core, struct ticket *ticket, uint64_t search)
  * A wait has lasted: looks whether it can end, and others of its owner with it.
  * Says when to look again.
  *
- * A cycle comes to be with its youngest wait, which is looked at soon. What
- * was in none is looked at again for what may have gone wrong, and the more
- * rarely the longer it lasts; but semaphores, where a cycle is there only when
- * others have given theirs back.
+ * A cycle begins with its youngest wait, whose search is soon. A wait in no
+ * cycle is searched again, as messages may be lost. The pause doubles, except
+ * for semaphores: there a release by others may close a cycle.
  */
 uint64_t
 deadlock_search(struct core *core, struct ticket *ticket)
@@ -260,9 +260,9 @@ is_owner(const struct op_ticket *ticket, const struct probe_node *node)
            memcmp(ticket->owner_hash, &node->owner, 8) == 0;
 }
 
-/* A waiter that nobody has asked after for its whole life. Who doubts the clock
- * sees it still, and others do not: by both together there would be cycles
- * through what an ended request has left in the queue. */
+/* A waiter whose broker has not renewed it for its whole lease. A broker that
+ * doubts the clock still sees it, and others do not. Both views together would
+ * give cycles through waits of ended requests. */
 static bool
 is_over(const struct op_ticket *ticket)
 {
@@ -390,10 +390,9 @@ static void owners_asked(struct core *core, const struct probe *probe,
  * Asks after the owners at these places of the record, the hindmost first, each
  * at its broker.
  *
- * All who are in the way of a wait before an exclusive one are in the way of
- * that, too. A shared one is not kept waiting by those who share the lock, but
- * is by who stands between: then of each broker the hindmost of those is
- * looked at there as well.
+ * All owners in the way of an earlier wait are in the way of an exclusive wait,
+ * too. A shared wait does not wait for owners that share the lock, but for the
+ * waits between. Then each broker also inspects the last of them there.
  */
 static void
 probe_ask(struct core *core, const struct probe *probe,
@@ -549,7 +548,7 @@ asked_owner(const struct core *core, const struct probe_asked *asked)
     return session != NULL ? owner_find(core, session, asked->owner) : NULL;
 }
 
-/* What the owner waits for at that lock, where it is not one of very many. */
+/* The owner's wait at that lock. NULL: none among the first SCAN_MAX. */
 static struct ticket *
 owner_wait_at(const struct core *core, const struct owner *owner,
     const struct probe_asked *asked, const struct lock *lock)
@@ -613,7 +612,7 @@ owner_ways(struct core *core, uint64_t search, const struct probe_asked *asked,
     return way_count;
 }
 
-/* Who is in the way of that wait, which is the next one on the probe's way? */
+/* The probe goes on to that wait, whose record is inspected. */
 static void
 probe_follow(struct core *core, const struct probe *probe, struct way way)
 {

@@ -1,7 +1,7 @@
 /*
- * Findings of audits in the three forms in which they are told. Whoever is told
- * sees sessions by their short ids; names and words of clients may hold any
- * bytes, and are quoted or encoded.
+ * Findings of audits in the three forms in which they are told. They show
+ * sessions by their short IDs. Names and words of clients may have any bytes:
+ * they are quoted or encoded.
  */
 #include "daemon/core/feature/finding.h"
 

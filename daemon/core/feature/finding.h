@@ -18,7 +18,7 @@ enum finding_kind {
 enum finding_stage {
     FINDING_NEW,
     FINDING_UNKNOWN, /* to its broker: an orphan where it is still there */
-    FINDING_SURE,    /* what kind it is, and that it is one */
+    FINDING_SURE,    /* of a known kind, and no more in doubt */
     FINDING_DONE,    /* to be told */
 };
 

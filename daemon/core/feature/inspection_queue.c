@@ -2,11 +2,11 @@
  * Probes that wait for the reading of a record, and the room that searches for
  * deadlocks have.
  *
- * What finds no room is dropped, and counted: later searches find what this one
- * does not. A lock has a share of what is left of the room, or a few that many
+ * A probe without room is dropped, and counted. A later search finds the cycle
+ * instead. A lock has a share of what is left of the room, or a few that many
  * wait for would leave none to others. Of its share searches that begin at the
  * lock have half, and they take turns with those that have come from another
- * lock. What verifies a cycle has room always, and comes first.
+ * lock. A probe that verifies a cycle always has room, and comes first.
  */
 #include "daemon/core/feature/inspection_queue.h"
 

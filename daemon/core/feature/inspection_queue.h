@@ -14,7 +14,7 @@
 enum probe_purpose {
     PROBE_FOLLOWS, /* a search that is under way */
     PROBE_BEGINS,
-    PROBE_VERIFIES, /* what has been found */
+    PROBE_VERIFIES, /* a cycle that was found */
     PURPOSES
 };
 
@@ -23,7 +23,7 @@ struct inspection {
     struct slab_node node;
     struct lock *lock;            /* ref, counted */
     struct list probes[PURPOSES]; /* for the next reading */
-    enum probe_purpose turn;      /* whose was the last one */
+    enum probe_purpose turn;      /* the purpose of the last one */
     uint32_t probe_count;         /* that wait for the next one */
     uint32_t served_count;        /* by this one, or the last one */
     struct list served;           /* for the one that is under way */
@@ -51,7 +51,7 @@ void inspection_go_on(struct core *core, struct inspection *inspection);
 struct probe *probe_create(
     struct core *core, enum probe_purpose purpose, const struct lock *lock);
 
-/* What the probe is for: to verify, to follow, or to begin a search. */
+/* The purpose of the probe: to verify, to follow, or to begin a search. */
 enum probe_purpose probe_purpose(const struct probe *probe);
 
 /* Gives the probe to the next reading of the lock's record, which calls

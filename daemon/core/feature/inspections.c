@@ -20,7 +20,7 @@
 
 #include "daemon/base/assert.h"
 
-/* What a reading costs Redis, about. */
+/* The approximate cost of a reading in Redis. */
 #define INSPECTION_US        30
 #define INSPECTION_TICKET_US 2
 /* Redis' time that may have been saved up for readings, before PART. */

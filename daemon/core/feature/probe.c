@@ -9,7 +9,7 @@
 
 #include "daemon/base/assert.h"
 
-/* What one costs Redis, about. */
+/* The approximate cost of one in Redis. */
 #define MESSAGE_US 20
 
 #define HEAD_BYTES  3

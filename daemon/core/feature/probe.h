@@ -13,9 +13,9 @@ struct probe_node {
     char broker[8];
     uint64_t request;  /* of the wait */
     uint64_t since_us; /* when that began, by Redis' clock */
-    uint64_t fence;    /* of what it has that the one before waits for */
+    uint64_t fence;    /* of the hold that the owner before waits for */
     uint8_t name_len;
-    char name[PROTO_NAME_MAX]; /* of what it waits for */
+    char name[PROTO_NAME_MAX]; /* of the lock that it waits for */
 };
 
 struct probe {
@@ -38,7 +38,8 @@ struct probe_asked {
 
 #define PROBE_ASKED 128
 
-/* What 'D' asks a broker: after its owners, the hindmost first. */
+/* The question of a 'D' to a broker, about owners: the last in the queue
+ * first. */
 struct question {
     bool again; /* the first whose wait there counts is looked at there, too */
     uint32_t count;

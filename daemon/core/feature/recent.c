@@ -1,6 +1,6 @@
 /*
- * What operators ask about afterwards: operations that took long, holds that
- * were lost, deadlocks; of each kind the last ones, in memory taken at start.
+ * The last slow operations, lost holds and deadlocks, for operators. Each kind
+ * has memory that is taken at start.
  *
  * An operation is what Redis is asked for once. That somebody waits for the
  * turn at a lock is none, and so is not slow however long it takes.
@@ -84,8 +84,8 @@ recent_of_ticket(struct recent *recent, const struct ticket *ticket)
         keep_text(recent->owner, sizeof(recent->owner), ticket_owner(ticket));
 }
 
-/* For whom it was asked, as far as that is there still. A release that is
- * repeated has no ticket. */
+/* The session and owner of the operation, if they still exist. A release that
+ * is repeated has no ticket. */
 static void
 recent_of_op(struct core *core, struct recent *recent, const struct op *op)
 {
@@ -107,8 +107,8 @@ recent_of_op(struct core *core, struct recent *recent, const struct op *op)
     }
 }
 
-/* Whose it is. The tries of a session have a ticket each, where the one before
- * has ended. */
+/* The owner of a try. The tries of a session have a ticket each, where the one
+ * before has ended. */
 static uint64_t
 recent_owner(const struct op *op)
 {

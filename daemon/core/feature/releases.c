@@ -1,7 +1,7 @@
 /*
- * Releases of late. A master that is lost may take the last ones with it. Its
- * heir has the holds that ended by them: nobody renews these, and they are in
- * the way until their leases are over, which takes two where the data are old.
+ * Releases of late. A master that is lost may take the last ones with it. A
+ * promoted replica still has the holds that ended by them. Nobody renews these
+ * holds. They block the lock until their leases end, at most two leases later.
  * And those who had stopped to wait are granted it there when their turn comes.
  * So a broker that meets a new history gives back again what it has given back
  * before. Late or repeated a release is harmless: it strikes out the ticket of
@@ -27,7 +27,7 @@
 #define PORTION_US      5000  /* between two of them */
 #define REPEAT_RETRY_US 50000 /* after one that was not taken */
 
-/* What a release needs of its ticket. */
+/* The data of a ticket that its release needs. */
 struct release {
     struct slab_node node;
     uint8_t session[16];

@@ -21,7 +21,7 @@ search_hash(const struct core *core, const struct probe_node *first)
     return hash_bytes(&core->hash_key, &key, sizeof(key));
 }
 
-/* What it has been at. */
+/* A place that a search has visited. */
 enum mark {
     MARK_EXCLUSIVE, /* waits of a lock */
     MARK_SHARED,
@@ -29,7 +29,7 @@ enum mark {
     MARK_OWNER,
 };
 
-/* By what can be computed often: nobody outside knows the search's hash. */
+/* A cheap hash is enough: the search's hash is a secret of this broker. */
 static uint64_t
 mark_hash(uint64_t search, enum mark mark, struct handle of)
 {
@@ -39,8 +39,8 @@ mark_hash(uint64_t search, enum mark mark, struct handle of)
     return hash ^ hash >> 32;
 }
 
-/* Whether it has been there, at a lock as far behind. (What was forgotten is
- * gone to again.) */
+/* Whether the search has been there, at a lock as far behind. A place whose
+ * mark was replaced is visited again. */
 static bool
 mark_stands(const struct core *core, uint64_t hash, uint64_t arrival)
 {

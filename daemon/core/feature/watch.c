@@ -2,11 +2,11 @@
  * WATCH: sessions that want to hear when a lock is held, and by whom.
  *
  * A script that changes a watched lock says so on one channel that all brokers
- * hear, however many locks are watched. That is only a hint: what is told is
- * what an inspection of the record finds, one at a time for each lock, so
- * changes that follow each other quickly become one, and none is told out of
- * order. A record forgets that it is watched after a lease; it is told again at
- * a third of it, and inspected then, in case a hint was lost.
+ * hear, however many locks are watched. That is only a hint. The broker
+ * inspects the record, and tells the state that it finds. A lock has one
+ * inspection at a time. So quick changes become one, and their order is kept. A
+ * record forgets that it is watched after a lease; it is told again at a third
+ * of it, and inspected then, in case a hint was lost.
  *
  * A client that does not read gets the latest state when it reads again: the
  * next events of its watches wait until its output is drained.
@@ -213,7 +213,7 @@ watch_looked(struct core *core, struct lock *lock, enum op_status status)
             core->now_us + core_jitter(core, WATCH_RETRY_US));
 }
 
-/* What comes from Redis may be longer than anybody's word can be. */
+/* A word from Redis may be longer than the protocol allows. */
 static uint8_t
 news_word(char *out, size_t room, struct text word)
 {
@@ -275,7 +275,7 @@ watch_inspected(struct core *core, struct op *op)
     LIST_EACH (link, &lock->watches) {
         struct watch *watch = container_of(link, struct watch, lock_link);
         watch->due = watch->due || watch->asked;
-        watch->asked = false; /* who came since: it may be older than that */
+        watch->asked = false; /* not for later watches: the read may be older */
     }
     if (list_empty(&lock->tell_link))
         list_push_back(&core->telling, &lock->tell_link);
@@ -356,7 +356,7 @@ watch_begin(
         return;
     }
     watch->session = session;
-    watch->lock = lock; /* whose reference it has now */
+    watch->lock = lock; /* has the reference of lock_obtain() */
     watch->request = slab_handle(&core->requests, request);
     list_init(&watch->news_link);
     list_push_back(&session->watches, &watch->session_link);

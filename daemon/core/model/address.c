@@ -1,8 +1,7 @@
 /*
  * Connections, counted by the address that they come from and by user.
  *
- * What is remembered of an address with nobody connected is bounded, the oldest
- * making room.
+ * Addresses without a connection are bounded in number: the oldest makes room.
  */
 #include "daemon/core/model/address.h"
 

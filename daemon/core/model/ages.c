@@ -5,9 +5,9 @@
  * oldest first: they come to its end, and time does not go back. A scrape costs
  * the same however many tickets there are.
  *
- * A wait begins when its ticket comes to stand in the queue, and ends when it
- * is granted or given up; that Redis has lost it and it is put there again is
- * no end. A lock that nobody waits for is not counted anywhere.
+ * A wait begins when its ticket enters the queue. It ends with a grant, or when
+ * the client gives up. A ticket that Redis lost, and that is put there again,
+ * still waits. A lock that nobody waits for is not counted anywhere.
  */
 #include "daemon/core/model/ages.h"
 

@@ -57,8 +57,8 @@ void contention_begins(struct contention *contention, struct text name,
 void contention_ends(struct contention *contention, struct text name,
     uint64_t hash, uint32_t waiters, uint64_t now_us);
 
-/* What is known now: places in `kept`, those with most waits seen first.
- * Returns how many there are. */
+/* The most wanted locks now: places in `kept`, those with most waits seen
+ * first. Returns how many there are. */
 uint32_t contention_order(struct contention *contention, uint64_t now_us,
     uint8_t order[CONTENTION_KEPT]);
 

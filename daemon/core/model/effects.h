@@ -1,5 +1,5 @@
 /*
- * What one or more steps of the core want done: lines to send, sessions to
+ * The effects of one or more steps of the core: lines to send, sessions to
  * close, operations for the store. The memory is the caller's, taken at start;
  * the caller carries the effects out and clears them.
  */

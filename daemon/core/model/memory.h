@@ -1,6 +1,6 @@
 /*
- * What the core remembers: searches for deadlocks, releases, what operators may
- * ask for; and holds and waits by age.
+ * Memory of features: marks of deadlock searches, releases, recent events for
+ * operators, and holds and waits by age.
  */
 #ifndef HOLDFAST_CORE_MODEL_MEMORY_H
 #define HOLDFAST_CORE_MODEL_MEMORY_H
@@ -13,7 +13,7 @@
 
 #define SEARCH_MARKS 16384
 
-/* What a search for cycles has come to lately; see search_marks.c. */
+/* A place that a deadlock search has visited; see search_marks.c. */
 struct search_mark {
     uint64_t hash;
     uint64_t arrival; /* at a lock: of the hindmost wait */
@@ -46,7 +46,7 @@ enum recent_kind {
 #define RECENT_CYCLE_BYTES    800
 #define RECENT_SESSIONS_BYTES ((SHORT_ID_BYTES + 1) * PROBE_NODES)
 
-/* What is remembered of one; see recent.c. */
+/* One recent event; see recent.c. */
 struct recent {
     uint64_t serial; /* grows, over all kinds */
     uint64_t at_us;
@@ -91,7 +91,7 @@ struct recents {
     struct recent kept[RECENT_KEPT];
 };
 
-/* What there is of a namespace now; see ages.c. */
+/* Holds and waits of a namespace now; see ages.c. */
 struct ages {
     struct list holds; /* tickets by age_link, the oldest first */
     struct list waits; /* likewise */

@@ -6,7 +6,7 @@
 
 #include "daemon/core/model/state.h"
 
-/* What the operation's owner handle refers to, by its kind. */
+/* The object that the operation's owner handle refers to, by its kind. */
 enum op_owner op_owner(const struct op *op);
 
 /* Creates an operation with the lease of the settings. It holds a reference to

@@ -1,9 +1,8 @@
 /*
- * What the user of a session may do.
+ * The rights of a session's user.
  *
- * Rights are looked at when a request comes. What is held stays held, and may
- * be given back, whatever has become of the right to it. Without users in the
- * settings anybody may do all.
+ * Rights are looked at when a request comes. A hold outlives its right, and may
+ * always be released. Without users in the settings anybody may do all.
  */
 #include "daemon/core/model/rights.h"
 

@@ -81,7 +81,7 @@ struct session {
     char client[PROTO_CLIENT_MAX];
     uint8_t client_len;
     char peer[54];
-    uint32_t user_mark; /* by what it is known who it is */
+    uint32_t user_mark; /* the proof of the user: user_has_mark() */
     uint64_t opened_us;
     uint64_t heard_us;     /* of the last line */
     uint64_t heartbeat_us; /* 0: none */

@@ -2,10 +2,9 @@
  * Sessions by their IDs, and what others ask about a session: whether it is
  * kept, how long it may be silent, whether it ends.
  *
- * A session's ID is a secret that only its client knows. In the tables, and in
- * Redis, a session with a user is under a hash of its ID and the user's name:
- * so whoever takes it over has to be the same user, here and at any other
- * broker, and need not be asked about it.
+ * A session's ID is a secret that only its client knows. Tables and Redis have
+ * a session with a user by a hash of its ID and the user's name. So only the
+ * same user can take the session over, at any broker (DESIGN.md D7.1).
  */
 #include "daemon/core/model/session_table.h"
 

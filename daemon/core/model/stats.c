@@ -1,13 +1,12 @@
 /*
- * What is counted for the namespace of a lock: how requests for it were
- * answered, how long they waited, how long it was held; and what there is at
- * the moment.
+ * Statistics of the namespace of a lock: answers to its requests, times of
+ * waits and holds, and the present totals.
  */
 #include "daemon/core/model/stats.h"
 
 #include "daemon/base/assert.h"
 
-/* Where its namespace is, also where they have changed since it was found. */
+/* The place of the lock's namespace, also after a change of namespaces. */
 static uint8_t
 namespace_place(const struct core *core, const struct lock *lock)
 {

@@ -10,7 +10,7 @@
 
 #define NEVER WHEEL_NEVER
 
-/* What a wheel node is part of. */
+/* The object that a wheel node is part of. */
 enum timer_kind {
     TIMER_SESSION,
     TIMER_TICKET,
