@@ -11,12 +11,12 @@
 #define HOLDFAST_OP_OP_H
 
 #include "daemon/base/slab.h"
-#include "daemon/base/table.h"
 #include "daemon/base/text.h"
 #include "daemon/base/wheel.h"
 
 struct op_audit;
-struct round;
+
+#define OP_STORE_BYTES 112 /* see daemon/store/model/op.h */
 
 enum op_kind {
 #define OP(id, ...) OP_##id,
@@ -137,12 +137,8 @@ struct op_result {
 
 struct op {
     struct slab_node node;
-    struct list link;        /* the effects', then the store's */
-    struct list hurry_link;  /* the effects' */
-    struct wheel_node timer; /* the store's */
-    struct table_node lead;  /* the store's; see daemon/store/queue/lane.c */
-    struct list behind;      /* likewise, of a lead: by link */
-    bool leads;              /* likewise */
+    struct list link;       /* the effects', then the store's */
+    struct list hurry_link; /* the effects' */
     enum op_kind kind;
     /* the core's */
     enum op_reader reader;
@@ -188,22 +184,14 @@ struct op {
     /* refs: owner, client, note; of PUBLISH others. OP_RENEW has them for the
      * nodes of a quorum, at which it may put the ticket. */
     struct text words[3];
-    /* the store's */
-    bool single;       /* goes alone, by ASK or after a failure */
-    bool asking;       /* after ASKING */
-    bool halved;       /* an error may have left it done, or half done */
-    bool tells_wait;   /* OP_ACQUIRE of a quorum: others hear that it waits */
-    bool overdue;      /* when sent: `over_us` may come before Redis runs it */
-    uint64_t grace_us; /* parked: nothing is granted before; 0: not so */
-    uint16_t attempts;
-    uint16_t at_node;     /* whose queue it is on */
-    bool vote;            /* it is asked of one of several nodes: `home` */
-    uint16_t home;        /* of OP_AUDIT, too */
-    struct round *round;  /* ref: of the votes on it */
-    uint64_t sent_us;     /* to Redis; 0: not since it was queued last */
-    uint64_t answered_us; /* by Redis; likewise */
-    uint32_t tries;       /* how often it was sent, to whichever node */
+    bool tells_wait; /* OP_ACQUIRE of a quorum: others hear that it waits */
+    /* the answer */
+    bool overdue;     /* when sent: `over_us` may come before Redis runs it */
+    uint64_t sent_us; /* to Redis; 0: not since it was queued last */
+    uint64_t answered_us; /* by Redis; 0: not since it was queued last */
+    uint32_t tries;       /* how often it was sent, to all nodes together */
     struct op_result result;
+    _Alignas(16) unsigned char store[OP_STORE_BYTES]; /* the store's own */
 };
 
 #endif

@@ -164,12 +164,7 @@ store_submit(struct store *store, uint64_t now_us, struct list *ops)
     store->now_us = now_us;
     while ((at = list_pop_front(ops)) != NULL) {
         struct op *op = container_of(at, struct op, link);
-        op->vote = false;
-        op->round = NULL;
-        op->attempts = 0;
-        op->halved = false;
-        op->grace_us = 0;
-        op->at_node = NODE_NONE;
+        op_begin(op);
         if (op->kind == OP_AUDIT)
             audit_take(store, op, now_us);
         else
@@ -187,22 +182,22 @@ store_hurry(struct store *store, uint64_t now_us, struct list *hurried)
         if (now_us >= op->deadline_us)
             continue;
         op->deadline_us = now_us;
-        if (!wheel_node_set(&op->timer))
+        if (!wheel_node_set(&op_own(op)->timer))
             continue; /* its answer is due, and then it waits no more */
         uint64_t due_us = now_us;
-        if (op->at_node != NODE_NONE)
-            due_us = queue_due_us(store, op, op->at_node, now_us);
-        if (due_us < op->timer.due_us)
-            wheel_add(&store->wheel, &op->timer, due_us);
+        if (op_own(op)->at_node != NODE_NONE)
+            due_us = queue_due_us(store, op, op_own(op)->at_node, now_us);
+        if (due_us < op_own(op)->timer.due_us)
+            wheel_add(&store->wheel, &op_own(op)->timer, due_us);
     }
 }
 
 static void
 op_give_up(struct store *store, struct op *op, uint64_t now_us)
 {
-    uint64_t grace_us = op->grace_us;
+    uint64_t grace_us = op_own(op)->grace_us;
 
-    if (op->halved) {
+    if (op_own(op)->halved) {
         op_done(store, op, OP_UNKNOWN);
     } else if (grace_us == 0) {
         op_done(store, op, OP_UNSENT);
@@ -220,7 +215,7 @@ op_due(struct store *store, struct op *op, uint64_t now_us)
 {
     uint64_t until_us = op->deadline_us;
 
-    if (op->at_node != NODE_NONE) {
+    if (op_own(op)->at_node != NODE_NONE) {
         op_dequeue(store, op);
     } else {
         until_us = route_due_us(store, op);
@@ -261,7 +256,8 @@ store_flush(struct store *store, uint64_t now_us, uint64_t realtime_us)
         store->topology->ask(store, now_us);
     store_flush_nodes(store, now_us);
     while ((timer = wheel_pop(&store->wheel, now_us)) != NULL)
-        op_due(store, container_of(timer, struct op, timer), now_us);
+        op_due(store, op_whole(container_of(timer, struct store_op, timer)),
+            now_us);
     /* What has a route again goes out now and not in some later turn. */
     store_flush_nodes(store, now_us);
     store->was_ready = store->was_ready || store_ready(store);
@@ -530,9 +526,9 @@ store_check(const struct store *store)
         for (unsigned lane = 0; lane < LANE_COUNT; lane++)
             LIST_EACH (at, &node->lanes[lane]) {
                 const struct op *lead = container_of(at, struct op, link);
-                require(lead->leads && lead->at_node == i);
+                require(op_see(lead)->leads && op_see(lead)->at_node == i);
                 queued++;
-                LIST_EACH (next, &lead->behind)
+                LIST_EACH (next, &op_see(lead)->behind)
                     queued++;
             }
         require(queued == node->queued);

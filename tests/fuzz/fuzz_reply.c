@@ -126,7 +126,7 @@ take_done(struct rig *rig)
     while ((op = store_take_done(rig->store)) != NULL) {
         uint32_t index = op->place;
         require(index < OPS_MAX && rig->ops[index] == op);
-        require(list_empty(&op->link) && !wheel_node_set(&op->timer));
+        require(list_empty(&op->link));
         check_result(rig, op);
         rig->ops[index] = NULL;
         free(op);
@@ -582,7 +582,6 @@ act_submit(struct rig *rig)
     struct op *op = calloc(1, sizeof(*op));
     require(op != NULL);
     list_init(&op->link);
-    wheel_node_init(&op->timer, 0);
     op->kind = (enum op_kind)(what % OP_KIND_COUNT);
     op->slot = slots[what / 8 % 4];
     op->name = TEXT("name");

@@ -168,7 +168,6 @@ srig_draft(struct srig *rig, enum op_kind kind, uint16_t slot)
     struct op *op = &rig->ops[rig->op_count++];
     memset(op, 0, sizeof(*op));
     list_init(&op->link);
-    wheel_node_init(&op->timer, 0);
     op->kind = kind;
     op->name = TEXT("name");
     op->slot = slot;

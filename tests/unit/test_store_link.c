@@ -226,7 +226,7 @@ SRIG_TEST(given_up_without_a_connection, srig_single())
     struct op *now = srig_op(rig, OP_ACQUIRE, 1);
     uint64_t end_us = op->deadline_us;
     now->deadline_us = rig->now_us;
-    wheel_add(&rig->store->wheel, &now->timer, rig->now_us);
+    wheel_add(&rig->store->wheel, &op_own(now)->timer, rig->now_us);
     rig->now_us += 2000;
     srig_turn(rig);
     srig_status(rig, now, OP_UNSENT);

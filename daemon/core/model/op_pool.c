@@ -31,7 +31,6 @@ op_create(struct core *core, enum op_kind kind, struct lock *lock,
         return NULL;
     list_init(&op->link);
     list_init(&op->hurry_link);
-    wheel_node_init(&op->timer, 0);
     op->kind = kind;
     op->owner = owner;
     op->lease_ms = core->settings.lease_ms;
@@ -69,7 +68,7 @@ op_free(struct core *core, struct op *op)
     struct lock *lock = slab_get(&core->locks, op->lock);
 
     require((lock != NULL) == (op->kind != OP_AUDIT));
-    require(list_empty(&op->link) && !wheel_node_set(&op->timer));
+    require(list_empty(&op->link));
     list_remove(&op->hurry_link);
     slab_free(&core->ops, op);
     if (lock != NULL)

@@ -81,13 +81,13 @@ conn_was_good(struct conn *conn, uint64_t now_us)
 static void
 op_wait_on(struct store *store, struct op *op, uint64_t now_us)
 {
-    uint16_t index = op->at_node;
+    uint16_t index = op_own(op)->at_node;
 
-    if (op->asking) {
+    if (op_own(op)->asking) {
         op_dequeue(store, op);
         op_park(store, op, now_us + BACKOFF_MIN_US);
     } else if (!store->conns[index].again) {
-        wheel_add(&store->wheel, &op->timer, op->deadline_us);
+        wheel_add(&store->wheel, &op_own(op)->timer, op->deadline_us);
     }
 }
 

@@ -32,6 +32,7 @@
 #include "daemon/store/model/call.h"
 #include "daemon/store/model/conn.h"
 #include "daemon/store/model/node.h"
+#include "daemon/store/model/op.h"
 #include "daemon/store/model/topology.h"
 #include "daemon/store/store.h"
 #include "daemon/store/wire/record.h"

@@ -47,7 +47,7 @@ audit_take(struct store *store, struct op *op, uint64_t now_us)
     if (node != audit->node)
         audit->cursor = 0;
     audit->node = node;
-    op->home = node;
+    op_own(op)->home = node;
     (void)conn_name(store, conn, audit->name, sizeof(audit->name));
     audit->key_len =
         (uint32_t)history_key(store, conn, "audit", &slot, audit->key);

@@ -77,8 +77,8 @@ op_fits(const struct store *store, const struct conn *conn, const struct op *op,
     bool slots = store->topology->slots;
 
     return op == first ||
-           !(op_is_needless(conn, op) || op->single || first->single ||
-               (slots && op->slot != first->slot));
+           !(op_is_needless(conn, op) || op_see(op)->single ||
+               op_see(first)->single || (slots && op->slot != first->slot));
 }
 
 /* The first operation of that lead's session that fits, or NULL. */
@@ -89,7 +89,7 @@ lead_fitting(const struct store *store, const struct conn *conn,
     *looks -= *looks > 0;
     if (op_fits(store, conn, lead, first))
         return lead;
-    LIST_EACH (at, &lead->behind) {
+    LIST_EACH (at, &op_own(lead)->behind) {
         struct op *op = container_of(at, struct op, link);
         if (*looks == 0)
             return NULL;
@@ -106,7 +106,7 @@ static void
 op_take(struct store *store, struct list *leads, struct op *lead, struct op *op)
 {
     struct list *before = lead->link.prev;
-    bool more = !list_empty(&lead->behind);
+    bool more = !list_empty(&op_own(lead)->behind);
 
     op_dequeue(store, op);
     if (!more)
@@ -314,7 +314,7 @@ batch_send(struct store *store, struct conn *conn, struct node *node,
 
     if (CONN_OUT_BYTES - buffer_len(&conn->out) < CONN_OUT_BYTES / 2)
         return false;
-    if (first->asking && !send_asking(store, conn, now_us))
+    if (op_see(first)->asking && !send_asking(store, conn, now_us))
         return false;
     uint64_t spoke_us = conn->spoke_us;
     struct call *call = conn_call(store, conn, CALL_SCRIPT, now_us);
@@ -386,7 +386,7 @@ lane_is_bulk(const struct node *node, unsigned lane, uint64_t now_us)
         return !renewals_press(node, now_us);
     return lane == LANE_YIELDS ||
            (now_us < node->mixed_us + MIXED_US && leads->next == leads->prev &&
-               !list_empty(&first->behind));
+               !list_empty(&op_see(first)->behind));
 }
 
 /* How many calls of a connection may be bulk. With one Redis would pause. */

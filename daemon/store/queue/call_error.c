@@ -27,7 +27,7 @@ call_lost(struct store *store, struct call *call)
     while ((at = list_pop_front(&call->ops)) != NULL) {
         struct op *op = container_of(at, struct op, link);
         op->answered_us = call->answered_us;
-        bool again = op->kind == OP_INSPECT && !op->vote &&
+        bool again = op->kind == OP_INSPECT && !op_own(op)->vote &&
                      store->now_us < op->deadline_us;
         if (again)
             op_park(store, op, store->now_us);
@@ -41,10 +41,11 @@ op_again(struct store *store, struct op *op, uint16_t node, uint64_t now_us,
     uint64_t delay_us)
 {
     count(store->counters, COUNTER_redis_retries);
-    if (++op->attempts > RETRIES_AT_ONCE && delay_us == 0)
+    if (++op_own(op)->attempts > RETRIES_AT_ONCE && delay_us == 0)
         delay_us = RETRY_US;
     if (delay_us > 0) {
-        op->attempts = 1; /* after a pause redirects are followed again */
+        op_own(op)->attempts =
+            1; /* after a pause redirects are followed again */
         op_park(store, op, now_us + store_jitter(store, delay_us));
     } else if (!node_is_wanted(store, node)) {
         op_route(store, op, now_us); /* nothing more is for that one */
@@ -83,8 +84,8 @@ refused_ask(struct store *store, struct conn *conn, struct op *op,
         return;
     }
     history_inherit(store, conn, &store->conns[node], now_us);
-    op->single = true;
-    op->asking = true;
+    op_own(op)->single = true;
+    op_own(op)->asking = true;
     op_again(store, op, node, now_us, 0);
 }
 
@@ -96,9 +97,9 @@ refused_other(struct store *store, struct conn *conn, struct op *op,
     char name[80];
 
     if (!alone) {
-        op->single = true;
+        op_own(op)->single = true;
         op->retry = true;
-        op->halved = true;
+        op_own(op)->halved = true;
         op_again(store, op, conn->node, now_us, 0);
         return;
     }
@@ -130,7 +131,7 @@ refused_audit(struct store *store, struct conn *conn, struct op *op,
 {
     enum refusal refusal = refusal_of(error);
 
-    if (refusal == REFUSAL_NOSCRIPT && op->attempts < RETRIES_AT_ONCE) {
+    if (refusal == REFUSAL_NOSCRIPT && op_own(op)->attempts < RETRIES_AT_ONCE) {
         count(store->counters, COUNTER_redis_noscript);
         op_again(store, op, conn->node, now_us, 0);
     } else if (refusal == REFUSAL_OTHER) {
@@ -145,7 +146,7 @@ static void
 op_refused(struct store *store, struct conn *conn, struct op *op,
     uint64_t now_us, struct text error, bool alone)
 {
-    op->asking = false;
+    op_own(op)->asking = false;
     if (op->kind == OP_AUDIT) {
         refused_audit(store, conn, op, now_us, error);
         return;
@@ -165,7 +166,7 @@ op_refused(struct store *store, struct conn *conn, struct op *op,
         return;
     case REFUSAL_TRYAGAIN:
         count(store->counters, COUNTER_redis_tryagain);
-        op->single = true;
+        op_own(op)->single = true;
         op_again(store, op, conn->node, now_us, alone ? TRYAGAIN_US : 0);
         return;
     case REFUSAL_NOSCRIPT:

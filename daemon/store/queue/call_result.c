@@ -95,8 +95,8 @@ op_answered(struct store *store, struct conn *conn, struct call *call,
             op_again(store, op, conn->node, now_us, 0);
             return true;
         }
-        op->attempts = 1; /* a new map does not make it sooner */
-        op->grace_us = now_us + pause_us;
+        op_own(op)->attempts = 1; /* a new map does not make it sooner */
+        op_own(op)->grace_us = now_us + pause_us;
         op_park(store, op,
             now_us + pause_us + random_below(&store->random, GRACE_US));
         return true;

@@ -22,10 +22,11 @@ lane_of(const struct op *op)
 static uint64_t
 lead_hash(const struct store *store, const struct op *op)
 {
-    uint8_t key[sizeof(op->session) + sizeof(op->at_node) + 1];
+    uint16_t node = op_see(op)->at_node;
+    uint8_t key[sizeof(op->session) + sizeof(node) + 1];
 
     memcpy(key, op->session, sizeof(op->session));
-    memcpy(key + sizeof(op->session), &op->at_node, sizeof(op->at_node));
+    memcpy(key + sizeof(op->session), &node, sizeof(node));
     key[sizeof(key) - 1] = (uint8_t)lane_of(op);
     return hash_bytes(&store->lead_key, key, sizeof(key));
 }
@@ -36,8 +37,9 @@ lead_find(const struct store *store, const struct op *op, uint64_t hash)
     struct table_node *node = table_first(&store->leads, hash);
 
     for (; node != NULL; node = table_next(node)) {
-        struct op *lead = container_of(node, struct op, lead);
-        if (lead->at_node == op->at_node && lane_of(lead) == lane_of(op) &&
+        struct op *lead = op_whole(container_of(node, struct store_op, lead));
+        if (op_own(lead)->at_node == op_see(op)->at_node &&
+            lane_of(lead) == lane_of(op) &&
             memcmp(lead->session, op->session, sizeof(op->session)) == 0)
             return lead;
     }
@@ -48,13 +50,17 @@ lead_find(const struct store *store, const struct op *op, uint64_t hash)
 static void
 lead_replace(struct store *store, struct op *lead, struct op *op)
 {
-    require(lead->leads && !op->leads && list_empty(&op->link));
-    lead->leads = false;
-    op->leads = true;
-    list_init(&op->behind);
-    list_splice_back(&op->behind, &lead->behind);
-    table_remove(&store->leads, &lead->lead);
-    table_insert(&store->leads, &op->lead, lead->lead.hash);
+    struct store_op *old = op_own(lead);
+    struct store_op *own = op_own(op);
+
+    require(old->leads && !own->leads && list_empty(&op->link));
+    require(old->at_node == own->at_node);
+    old->leads = false;
+    own->leads = true;
+    list_init(&own->behind);
+    list_splice_back(&own->behind, &old->behind);
+    table_remove(&store->leads, &old->lead);
+    table_insert(&store->leads, &own->lead, old->lead.hash);
     list_push_back(&lead->link, &op->link);
     list_remove(&lead->link);
 }
@@ -73,6 +79,7 @@ void
 lane_add(struct store *store, struct node *node, struct op *op, bool first)
 {
     struct list *lane = &node->lanes[lane_of(op)];
+    struct store_op *own = op_own(op);
     uint64_t hash = lead_hash(store, op);
     struct op *lead = lead_find(store, op, hash);
 
@@ -81,15 +88,15 @@ lane_add(struct store *store, struct node *node, struct op *op, bool first)
     memcpy(node->last_session, op->session, sizeof(op->session));
     first = first || op_is_pressed(lane, op);
     if (lead == NULL) {
-        op->leads = true;
-        list_init(&op->behind);
-        table_insert(&store->leads, &op->lead, hash);
+        own->leads = true;
+        list_init(&own->behind);
+        table_insert(&store->leads, &own->lead, hash);
         list_push_back(lane, &op->link);
     } else if (first) {
         lead_replace(store, lead, op);
-        list_push_front(&op->behind, &lead->link);
+        list_push_front(&own->behind, &lead->link);
     } else {
-        list_push_back(&lead->behind, &op->link);
+        list_push_back(&op_own(lead)->behind, &op->link);
     }
     if (!first)
         return;
@@ -100,13 +107,14 @@ lane_add(struct store *store, struct node *node, struct op *op, bool first)
 void
 lane_remove(struct store *store, struct op *op)
 {
-    struct list *next = op->leads ? list_pop_front(&op->behind) : NULL;
+    struct store_op *own = op_own(op);
+    struct list *next = own->leads ? list_pop_front(&own->behind) : NULL;
 
     if (next != NULL) {
         lead_replace(store, op, container_of(next, struct op, link));
-    } else if (op->leads) {
-        table_remove(&store->leads, &op->lead);
-        op->leads = false;
+    } else if (own->leads) {
+        table_remove(&store->leads, &own->lead);
+        own->leads = false;
     }
     list_remove(&op->link);
 }
@@ -118,7 +126,7 @@ lane_each(struct store *store, struct node *node, uint64_t now_us,
     for (unsigned lane = 0; lane < LANE_COUNT; lane++)
         LIST_EACH_SAFE (at, &node->lanes[lane]) {
             struct op *lead = container_of(at, struct op, link);
-            LIST_EACH_SAFE (next, &lead->behind) {
+            LIST_EACH_SAFE (next, &op_own(lead)->behind) {
                 act(store, container_of(next, struct op, link), now_us);
             }
             act(store, lead, now_us);

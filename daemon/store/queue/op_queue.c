@@ -9,6 +9,15 @@
 
 #include "daemon/base/assert.h"
 
+void
+op_begin(struct op *op)
+{
+    struct store_op *own = op_own(op);
+
+    *own = (struct store_op){.at_node = NODE_NONE};
+    wheel_node_init(&own->timer, 0);
+}
+
 uint64_t
 queue_due_us(const struct store *store, const struct op *op, uint16_t index,
     uint64_t now_us)
@@ -37,48 +46,54 @@ void
 op_enqueue(struct store *store, struct op *op, uint16_t index, uint64_t now_us,
     bool first)
 {
+    struct store_op *own = op_own(op);
     struct node *node = &store->nodes[index];
 
     require(node->used && list_empty(&op->link));
-    op->at_node = index;
+    own->at_node = index;
     op->sent_us = 0;
     op->answered_us = 0;
     lane_add(store, node, op, first);
     node->queued++;
     wheel_add(
-        &store->wheel, &op->timer, queue_due_us(store, op, index, now_us));
+        &store->wheel, &own->timer, queue_due_us(store, op, index, now_us));
 }
 
 void
 op_dequeue(struct store *store, struct op *op)
 {
-    require(op->at_node != NODE_NONE);
-    struct node *node = &store->nodes[op->at_node];
+    struct store_op *own = op_own(op);
+
+    require(own->at_node != NODE_NONE);
+    struct node *node = &store->nodes[own->at_node];
 
     require(node->queued > 0);
     lane_remove(store, op);
-    wheel_remove(&store->wheel, &op->timer);
-    op->at_node = NODE_NONE;
+    wheel_remove(&store->wheel, &own->timer);
+    own->at_node = NODE_NONE;
     node->queued--;
 }
 
 void
 op_park(struct store *store, struct op *op, uint64_t until_us)
 {
-    op->at_node = NODE_NONE;
+    struct store_op *own = op_own(op);
+
+    own->at_node = NODE_NONE;
     op->sent_us = 0;
     op->answered_us = 0;
-    op->asking = false;
+    own->asking = false;
     list_push_back(&store->parked, &op->link);
     uint64_t due_us = route_due_us(store, op);
-    wheel_add(&store->wheel, &op->timer, until_us < due_us ? until_us : due_us);
+    wheel_add(
+        &store->wheel, &own->timer, until_us < due_us ? until_us : due_us);
 }
 
 void
 op_done(struct store *store, struct op *op, enum op_status status)
 {
     require(list_empty(&op->link));
-    wheel_remove(&store->wheel, &op->timer);
+    wheel_remove(&store->wheel, &op_own(op)->timer);
     if (status == OP_UNSENT || status == OP_UNKNOWN || status == OP_REFUSED)
         op->result = (struct op_result){
             .senseless = status == OP_REFUSED && op->result.senseless};
@@ -91,7 +106,8 @@ op_done(struct store *store, struct op *op, enum op_status status)
 uint16_t
 route_of(const struct store *store, const struct op *op)
 {
-    return op->kind == OP_AUDIT ? op->home : store->topology->route(store, op);
+    return op->kind == OP_AUDIT ? op_see(op)->home
+                                : store->topology->route(store, op);
 }
 
 void
@@ -99,8 +115,8 @@ op_route(struct store *store, struct op *op, uint64_t now_us)
 {
     uint16_t node = route_of(store, op);
 
-    op->grace_us = 0;
-    if (store->topology->submit != NULL && !op->vote) {
+    op_own(op)->grace_us = 0;
+    if (store->topology->submit != NULL && !op_own(op)->vote) {
         store->topology->submit(store, op);
         return;
     }
@@ -122,8 +138,8 @@ store_route_parked(struct store *store, uint64_t now_us)
     list_splice_back(&parked, &store->parked);
     while ((at = list_pop_front(&parked)) != NULL) {
         struct op *op = container_of(at, struct op, link);
-        if (op->attempts > 0)
-            op_park(store, op, op->timer.due_us); /* backs off */
+        if (op_own(op)->attempts > 0)
+            op_park(store, op, op_own(op)->timer.due_us); /* backs off */
         else
             op_route(store, op, now_us);
     }
@@ -132,7 +148,7 @@ store_route_parked(struct store *store, uint64_t now_us)
 static void
 op_reroute(struct store *store, struct op *op, uint64_t now_us)
 {
-    if (op->asking || route_of(store, op) == op->at_node)
+    if (op_own(op)->asking || route_of(store, op) == op_own(op)->at_node)
         return;
     op_dequeue(store, op);
     op_route(store, op, now_us);

@@ -6,6 +6,9 @@
 
 #include "daemon/store/model/state.h"
 
+/* Begins the store's part of an operation that is nowhere. */
+void op_begin(struct op *op);
+
 /* Until when an operation stays at the node. A node that answers, or is tried
  * once more, has at least the command time-out. */
 uint64_t queue_due_us(const struct store *store, const struct op *op,

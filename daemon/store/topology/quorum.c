@@ -183,17 +183,17 @@ quorum_news(struct store *store, uint16_t node, struct text key)
 void
 quorum_answer(struct store *store, struct op *op, enum op_status status)
 {
-    if (op->round != NULL)
-        op->round->asked = NULL;
-    op->round = NULL;
+    if (op_own(op)->round != NULL)
+        op_own(op)->round->asked = NULL;
+    op_own(op)->round = NULL;
     op_done(store, op, status);
 }
 
 static void
 quorum_dropped(struct store *store, const struct op *op)
 {
-    if (op->round != NULL)
-        op->round->asked = NULL;
+    if (op_see(op)->round != NULL)
+        op_see(op)->round->asked = NULL;
     if (op->result.status == OP_OK)
         return;
     struct bid *bid = bid_find(store->quorum, op->request);
@@ -385,10 +385,10 @@ bid_loses(struct store *store, struct bid *bid, struct round *round)
             pause_us = grace_us;
         else if (unsettled) /* the others may be enough when they are back */
             pause_us = bid->again_us - store->now_us;
-        op->round->asked = NULL;
-        op->round = NULL;
-        op->attempts = 1;
-        op->grace_us = unsettled ? store->now_us + grace_us : 0;
+        op_own(op)->round->asked = NULL;
+        op_own(op)->round = NULL;
+        op_own(op)->attempts = 1;
+        op_own(op)->grace_us = unsettled ? store->now_us + grace_us : 0;
         op_park(store, op, store->now_us + store_jitter(store, pause_us));
     }
 }
@@ -636,7 +636,7 @@ quorum_take(struct store *store, struct op *op)
     };
     uint64_t lease_us = (uint64_t)op->lease_ms * 1000;
 
-    op->round = NULL;
+    op_own(op)->round = NULL;
     if (store->quorum->lease_us < lease_us)
         store->quorum->lease_us = lease_us;
     take[op->kind](store, op);
@@ -673,11 +673,11 @@ quorum_suffices(const struct store *store, uint32_t nodes)
 bool
 quorum_results(struct store *store, struct op *op, enum op_status status)
 {
-    if (op->vote)
+    if (op_own(op)->vote)
         quorum_voted(store, op, status);
     else
         quorum_dropped(store, op);
-    return op->vote;
+    return op_own(op)->vote;
 }
 
 void

@@ -38,7 +38,7 @@ vote_of(struct op *op)
 static uint32_t
 bit_of(const struct vote *vote)
 {
-    return 1u << vote->op.home;
+    return 1u << op_see(&vote->op)->home;
 }
 
 static void
@@ -95,26 +95,19 @@ round_begin(struct store *store, const struct op *op, struct op *asked)
             return NULL;
         }
     }
-    question.vote = true;
-    question.round = NULL;
     question.unwanted = false;
-    question.attempts = 0;
-    question.halved = false;
-    question.single = false;
-    question.asking = false;
-    question.grace_us = 0;
     memset(&question.result, 0, sizeof(question.result));
     for (uint32_t i = 0; i < quorum->nodes; i++) {
         struct vote *vote = &round->votes[i];
         vote->op = question;
-        vote->op.home = (uint16_t)i;
-        vote->op.at_node = NODE_NONE;
+        op_begin(&vote->op);
+        op_own(&vote->op)->vote = true;
+        op_own(&vote->op)->home = (uint16_t)i;
         vote->round = round;
         list_init(&vote->op.link);
-        wheel_node_init(&vote->op.timer, 0);
     }
     if (asked != NULL)
-        asked->round = round;
+        op_own(asked)->round = round;
     return round;
 }
 
@@ -141,7 +134,7 @@ static bool
 vote_send(struct store *store, struct vote *vote, enum vote_state state,
     uint64_t deadline_us, bool waits)
 {
-    uint16_t node = vote->op.home;
+    uint16_t node = op_own(&vote->op)->home;
     bool away = !conn_answers(&store->conns[node]);
 
     if (away && (!waits || store->quorum->waiting >= QUORUM_WAITING))
@@ -150,9 +143,9 @@ vote_send(struct store *store, struct vote *vote, enum vote_state state,
     store->quorum->waiting += away;
     vote->state = state;
     vote->op.deadline_us = deadline_us;
-    vote->op.attempts = 0;
+    op_own(&vote->op)->attempts = 0;
     vote->op.tries = 0;
-    vote->op.halved = false;
+    op_own(&vote->op)->halved = false;
     vote->op.unwanted = false;
     vote->round->out++;
     op_enqueue(store, &vote->op, node, store->now_us, false);

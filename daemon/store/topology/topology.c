@@ -49,7 +49,7 @@ static uint16_t
 route_home(const struct store *store, const struct op *op)
 {
     (void)store;
-    return op->home;
+    return op_see(op)->home;
 }
 
 static void
