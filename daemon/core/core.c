@@ -583,25 +583,26 @@ check_ticket(const struct core *core, const struct ticket *ticket)
             : container_of(ticket->requests.next, struct request, ticket_link);
     bool gone =
         ticket->session != NULL && ticket->session->state == SESSION_GONE;
-    bool main_op = !handle_equal(ticket->main_op, HANDLE_NONE);
 
+    ticket_check(ticket);
     require(ticket->lock->refs > 0);
     if (ticket->state == TICKET_IDLE && !gone)
         require(ticket->session != NULL && !list_empty(&ticket->requests) &&
                 (request_stands(request) || !list_empty(&ticket->stir_link)));
-    require(main_op == (ticket->state == TICKET_ASKING) ||
-            ticket->state == TICKET_LEAVING);
     if (ticket->state == TICKET_HELD)
-        require((ticket->holds > 0) != ticket->unattended &&
-                ticket->fence > 0 && ticket->session != NULL &&
+        require(wheel_node_set(&ticket->timer));
+    if (ticket->state == TICKET_WAITING) /* DESIGN.md D10.3 */
+        require(
+            !handle_equal(ticket->renew_op, HANDLE_NONE) ||
+            (ticket->refresh_us != NEVER && wheel_node_set(&ticket->timer)));
+    if (ticket->state == TICKET_LEAVING)
+        require(!handle_equal(ticket->main_op, HANDLE_NONE) ||
                 wheel_node_set(&ticket->timer));
     if (ticket->state == TICKET_WAITING && !ticket->unattended && !gone)
         require(request != NULL && !list_empty(&ticket->requests) &&
                 request->asked);
     if (ticket->session == NULL || gone)
         require(list_empty(&ticket->requests));
-    require(
-        (ticket->state == TICKET_HELD) == !list_empty(&ticket->holder_link));
     const struct session *session = ticket->session;
     if (ticket->state == TICKET_HELD && !ticket->unattended)
         require((ticket->ask.hold_ms > 0

@@ -49,15 +49,15 @@ PLANTED = {
         ticket_leave(core, ticket);
         return true;
     }
-    ticket->abandoned = true;
+    ticket->fate = FATE_ABANDONED;
 """,
         """    if (ticket->state == TICKET_WAITING) {
-        ticket_set_state(core, ticket, TICKET_IDLE);
         ticket->renew_op = HANDLE_NONE;
+        ticket_set_state(core, ticket, TICKET_IDLE);
         ticket_stir(core, ticket);
         return true;
     }
-    ticket->abandoned = true;
+    ticket->fate = FATE_ABANDONED;
 """,
         "who has stopped waiting stands in the queue still"),
     "dead-stay-queued": (
@@ -66,15 +66,18 @@ PLANTED = {
         ticket_leave(core, ticket);
         break;
     case TICKET_ASKING:
-        ticket->abandoned = true;
+        ticket_abandon(ticket);
         break;
     case TICKET_LEAVING:""",
         """    case TICKET_WAITING:
+        ticket->reclaiming = false;
+        ticket->renew_op = HANDLE_NONE;
+        ticket->holds = 0;
         ticket_set_state(core, ticket, TICKET_IDLE);
         ticket_free(core, ticket);
         break;
     case TICKET_ASKING:
-        ticket->abandoned = true;
+        ticket_abandon(ticket);
         break;
     case TICKET_LEAVING:""",
         "the dead are not struck from the queue"),
@@ -84,6 +87,9 @@ PLANTED = {
         ticket_leave(core, ticket);
         break;""",
         """        ticket->unclean = !quit;
+        ticket->reclaiming = false;
+        ticket->renew_op = HANDLE_NONE;
+        ticket->holds = 0;
         ticket_set_state(core, ticket, TICKET_IDLE);
         ticket_free(core, ticket);
         break;""",

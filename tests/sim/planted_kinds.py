@@ -46,6 +46,9 @@ PLANTED = {
         break;""",
         """        ticket->unclean = !quit;
         if (ticket->ask.permits_max > 0) {
+            ticket->reclaiming = false;
+            ticket->renew_op = HANDLE_NONE;
+            ticket->holds = 0;
             ticket_set_state(core, ticket, TICKET_IDLE);
             ticket_free(core, ticket);
             break;

@@ -24,6 +24,8 @@
 
 #include <inttypes.h>
 
+#define BIT(state) (1U << (state))
+
 static uint64_t
 owner_hash(struct text owner)
 {
@@ -267,10 +269,65 @@ ticket_known_holds(const struct ticket *ticket)
     return ticket->holds - (request != NULL && request->member == MEMBER_HAD);
 }
 
+/* The moves of the picture in ticket.h. The broker's stop forgets a ticket of
+ * any state but LEAVING: it is ASKING once more, or at its end. */
+static const uint8_t ticket_moves[] = {
+    [TICKET_IDLE] = BIT(TICKET_ASKING) | BIT(TICKET_IDLE),
+    [TICKET_ASKING] = BIT(TICKET_WAITING) | BIT(TICKET_HELD) |
+                      BIT(TICKET_LEAVING) | BIT(TICKET_IDLE),
+    [TICKET_WAITING] = BIT(TICKET_WAITING) | BIT(TICKET_HELD) |
+                       BIT(TICKET_LEAVING) | BIT(TICKET_IDLE) |
+                       BIT(TICKET_ASKING),
+    [TICKET_HELD] = BIT(TICKET_LEAVING) | BIT(TICKET_IDLE) | BIT(TICKET_ASKING),
+    [TICKET_LEAVING] = BIT(TICKET_IDLE),
+};
+
+void
+ticket_check(const struct ticket *ticket)
+{
+    enum ticket_state state = ticket->state;
+    bool held = state == TICKET_HELD;
+    bool main_op = !handle_equal(ticket->main_op, HANDLE_NONE);
+    bool renew_op = !handle_equal(ticket->renew_op, HANDLE_NONE);
+
+    require(main_op == (state == TICKET_ASKING) || state == TICKET_LEAVING);
+    if (renew_op)
+        require(held || state == TICKET_WAITING);
+    if (ticket->reclaiming)
+        require(renew_op); /* DESIGN.md D3.7 */
+    if (ticket->fate != FATE_WANTED)
+        require(state == TICKET_ASKING);
+    if (ticket->loss != LOSS_NONE)
+        require(state == TICKET_LEAVING || state == TICKET_IDLE);
+    if (ticket->downgrade != DOWNGRADE_NONE)
+        require(held && ticket->ask.shared);
+    if (ticket->jeopardy)
+        require(held && ticket->jeopardy_us == NEVER);
+    require(held == !list_empty(&ticket->holder_link));
+    if (!held) {
+        require(ticket->holds == 0);
+        return;
+    }
+    require(!ticket->doubt); /* DESIGN.md D8.4 */
+    require(ticket->fence > 0);
+    require((ticket->holds > 0) != ticket->unattended);
+    require(ticket->session != NULL);
+    require(ticket->deadline_us <= ticket->hard_end_us); /* DESIGN.md D9.2 */
+}
+
+void
+ticket_abandon(struct ticket *ticket)
+{
+    require(ticket->state == TICKET_ASKING);
+    if (ticket->fate == FATE_WANTED)
+        ticket->fate = FATE_ABANDONED;
+}
+
 void
 ticket_set_state(
     struct core *core, struct ticket *ticket, enum ticket_state state)
 {
+    require((ticket_moves[ticket->state] & BIT(state)) != 0);
     uint32_t held = (uint32_t)(state == TICKET_HELD) -
                     (uint32_t)(ticket->state == TICKET_HELD);
     uint32_t waiting = (uint32_t)(state == TICKET_WAITING) -
@@ -292,7 +349,14 @@ ticket_set_state(
     if (state == TICKET_HELD)
         list_push_back(&ticket->lock->holders, &ticket->holder_link);
     ticket->state = state;
+    if (state != TICKET_ASKING)
+        ticket->fate = FATE_WANTED;
+    if (state != TICKET_HELD) {
+        ticket->downgrade = DOWNGRADE_NONE;
+        ticket->jeopardy = false;
+    }
     wheel_remove(&core->wheel, &ticket->timer);
+    ticket_check(ticket);
 }
 
 void
@@ -451,11 +515,7 @@ ticket_reset(struct ticket *ticket, struct request *request)
     ticket->doubt = false;
     ticket->hinted = false;
     ticket->unheard = false;
-    ticket->abandoned = false;
-    ticket->lost = false;
-    ticket->jeopardy = false;
-    ticket->sharing = false;
-    ticket->downgraded = false;
+    ticket->loss = LOSS_NONE;
     ticket->moving = false;
     ticket->announced = false;
     ticket->unclean = false;

@@ -1,11 +1,6 @@
 /*
- * Tickets.
- *
- * A *session* is a client's connection. A *ticket* is the standing of one owner
- * of one session with one lock, from the first LOCK to the last trace of it in
- * Redis; there is at most one for each (session, owner, lock). A *request*
- * has not had its final reply. Requests on one ticket take
- * effect in the order sent: they queue at it, and the first is being served.
+ * Tickets: one for each session, owner and lock, from the first LOCK to the
+ * last trace in Redis. Requests queue at it, and the first is being served.
  *
  *              acquire             granted
  *     IDLE ------------> ASKING -------------> HELD
@@ -34,6 +29,40 @@ enum ticket_state {
     TICKET_LEAVING, /* release is under way, or will be tried again */
 };
 
+/* ASKING: what happens to the answer. */
+enum ticket_fate {
+    FATE_WANTED,
+    FATE_ABANDONED, /* a grant is released: nobody waits for it */
+    FATE_FORGOTTEN, /* the ticket ends: another broker goes on with it */
+};
+
+/* LEAVING, and IDLE after it: how the hold ended. */
+enum ticket_loss {
+    LOSS_NONE,
+    LOSS_GIVEN_UP, /* its client ended it while its renewal was late */
+    LOSS_TOLD,     /* LOST was sent */
+};
+
+/* HELD: an exclusive hold becomes a shared one. */
+enum ticket_downgrade {
+    DOWNGRADE_NONE,
+    DOWNGRADE_ASKED, /* it is shared from now on; Redis has not confirmed it */
+    DOWNGRADE_DONE,
+};
+
+/*
+ * Legal together, as ticket_check() asserts:
+ *
+ *             main_op  renew_op  fate  loss  downgrade, jeopardy  holds
+ *     IDLE    -        -         -     any   -                    0
+ *     ASKING  set      -         any   -     -                    0
+ *     WAITING -        any       -     -     -                    0
+ *     HELD    -        any       -     -     any                  any
+ *     LEAVING any      -         -     any   -                    0
+ *
+ * A reclaim is a renew_op. A hold has a fence and no doubt, is unattended or
+ * has holds, and its deadline is no later than the end of its lease=.
+ */
 struct ticket {
     struct slab_node node;
     enum ticket_state state;
@@ -80,20 +109,17 @@ struct ticket {
     uint32_t refused;  /* of late, for want of room, likewise */
     /* of leaving */
     uint64_t leave_until_us; /* by then its lease is over in any case */
-    bool abandoned;          /* ASKING: to be released when the answer comes */
-    bool forgotten; /* ASKING: the answer is nobody's, another broker goes on */
+    enum ticket_fate fate;
+    enum ticket_loss loss;
+    enum ticket_downgrade downgrade;
     bool doubt;     /* an answer was lost: it may have been granted, or freed */
     bool hinted;    /* a grant was announced while a question was under way */
     bool unheard;   /* the last question got no answer */
-    bool lost;      /* LEAVING after LOST was sent */
-    bool jeopardy;  /* JEOPARDY was sent */
-    bool given_up;  /* LEAVING: its client ended it in jeopardy */
-    bool sharing;   /* it shares from now on, and Redis has not confirmed it */
+    bool jeopardy;  /* HELD: JEOPARDY was sent */
     bool moving;    /* it was claimed, and Redis has not confirmed it */
     bool announced; /* its LOCK was told that it is queued */
-    bool downgraded; /* it was exclusive, and shares */
-    bool unclean;    /* LEAVING, and nobody gave it back */
-    bool unattended; /* whose connection ended; its LOCK may come again */
+    bool unclean;   /* its release was not asked for by UNLOCK */
+    bool unattended; /* its connection ended; its LOCK may come again */
     bool used;       /* its request id has been used */
     bool reclaiming; /* renew_op is a reclaim, which has words of ours */
     bool reborn;     /* it was put again, and not claimed since */
@@ -146,12 +172,10 @@ struct text ticket_client(const struct ticket *ticket);
 void ticket_log(const struct ticket *ticket, enum log_level level,
     const char *event, const char *reason);
 
-/* The time in ms that the client may count on without another word from the
- * broker. */
+/* The time in ms that the client may believe in the hold. */
 uint64_t ticket_ttl_ms(const struct core *core, const struct ticket *ticket);
 
-/* Takes the deadline into the least one that a PING tells. Unattended tickets
- * do not count, and lease= counts apart. */
+/* Takes the deadline into the least one that a PING tells, if attended. */
 void ticket_count_deadline(const struct ticket *ticket);
 
 /* Sets the deadline and counts it for PING. The caller arms the timer. */
@@ -163,28 +187,30 @@ struct request *ticket_request(const struct ticket *ticket);
 /* The request that the ticket's own operation answers; NULL: it is gone. */
 struct request *ticket_asking(const struct ticket *ticket);
 
-/* How often the client holds the lock. A hold of an unfinished multi-lock does
- * not count yet. */
+/* The holds that the client knows: none of an unfinished multi-lock. */
 uint32_t ticket_known_holds(const struct ticket *ticket);
 
-/* Makes the transition and moves all counts and lists. The caller arms the
- * timer. */
+/* Asserts what is legal together. See struct ticket. */
+void ticket_check(const struct ticket *ticket);
+
+/* ASKING: nobody waits for the answer any more. */
+void ticket_abandon(struct ticket *ticket);
+
+/* Makes the transition with its counts and lists. The caller arms the timer. */
 void ticket_set_state(
     struct core *core, struct ticket *ticket, enum ticket_state state);
 
 /* Sets the ticket's timer to the soonest time of its state. */
 void ticket_arm(struct core *core, struct ticket *ticket);
 
-/* Creates an operation on the ticket's place in the record. NULL: there is no
- * room. */
+/* Creates an operation on the ticket's place in the record. NULL: no room. */
 struct op *ticket_op(
     struct core *core, struct ticket *ticket, enum op_kind kind);
 
 /* Takes the place and arrival that Redis has told. */
 void ticket_stands(struct ticket *ticket, uint32_t place, uint64_t arrival);
 
-/* Whether the ticket stands in the queue, or waits for the broker to settle
- * with the node. */
+/* Whether the ticket is queued, or waits for the broker to settle. */
 bool ticket_is_patient(const struct ticket *ticket);
 
 /* Advances the ticket at the end of this step, or in the next one with room for
@@ -195,12 +221,10 @@ void ticket_stir(struct core *core, struct ticket *ticket);
  * session that closes. */
 void ticket_stir_late(struct core *core, struct ticket *ticket);
 
-/* Whether a later connection of the session has the ticket at another broker.
- * Only that broker may put it again. */
+/* Whether a later connection has it at another broker, which may put it. */
 bool ticket_is_taken(const struct ticket *ticket);
 
-/* Gives the ticket to another connection of its session, with its counts and
- * lists. */
+/* Gives the ticket to another connection of its session. */
 void ticket_rebind(
     struct core *core, struct ticket *ticket, struct session *session);
 
@@ -211,8 +235,7 @@ void ticket_probe_at(struct core *core, struct ticket *ticket, uint64_t at_us);
 uint64_t request_deadline_us(
     const struct core *core, const struct request *request);
 
-/* Adds the ticket's words to a question that may put the ticket into the
- * record. */
+/* Adds the ticket's words to a question. */
 void ticket_words(const struct ticket *ticket, struct op *op);
 
 /* Sets the note of the ticket, cut to its room. */

@@ -117,7 +117,8 @@ wait_end(struct core *core, struct ticket *ticket, struct request *request,
     enum error_code code)
 {
     ticket->unattended = session_keeps(ticket->session);
-    ticket->abandoned = !ticket->unattended;
+    if (ticket->state == TICKET_ASKING && !ticket->unattended)
+        ticket->fate = FATE_ABANDONED;
     if (ticket->unattended)
         request_refuse(core, request, code, NULL);
     else
@@ -134,7 +135,7 @@ wait_called_off(struct core *core, struct ticket *ticket)
 {
     struct request *request = ticket_asking(ticket);
 
-    if (ticket->abandoned || request == NULL ||
+    if (ticket->fate == FATE_ABANDONED || request == NULL ||
         !session_closes(ticket->session))
         return false;
     count(core->counters, COUNTER_waits_cancelled);
@@ -148,7 +149,7 @@ ticket_may_wait(struct core *core, struct ticket *ticket)
 {
     struct request *request = ticket_asking(ticket);
 
-    if (ticket->abandoned)
+    if (ticket->fate == FATE_ABANDONED)
         return false;
     if (request == NULL)
         return ticket->unattended;
@@ -222,7 +223,7 @@ ticket_fail(struct core *core, struct ticket *ticket, enum error_code code)
 {
     struct request *request = ticket_asking(ticket);
 
-    if (request != NULL && !ticket->abandoned) {
+    if (request != NULL && ticket->fate != FATE_ABANDONED) {
         if (code == ERROR_UNAVAILABLE)
             count(core->counters, COUNTER_refused_unavailable);
         if (code == ERROR_INDOUBT)
@@ -264,12 +265,13 @@ acquire_unknown(struct core *core, struct ticket *ticket)
     ticket->doubt = true;
     asking_called_off(core, ticket);
     struct request *request = ticket_asking(ticket);
-    if (!ticket->abandoned && request == NULL && ticket->unattended) {
+    if (ticket->fate != FATE_ABANDONED && request == NULL &&
+        ticket->unattended) {
         wait_presume(core, ticket);
         return;
     }
     /* Redis may have closed an idle connection just when it was asked. */
-    if (ticket->abandoned || request == NULL ||
+    if (ticket->fate == FATE_ABANDONED || request == NULL ||
         session_closes(request->session) ||
         core->now_us >= request_end_us(core, request)) {
         ticket_fail(core, ticket, ERROR_INDOUBT);
@@ -291,7 +293,7 @@ acquire_unsettled(struct core *core, struct ticket *ticket, uint64_t after_us)
     asking_called_off(core, ticket);
     struct request *request = ticket_asking(ticket);
 
-    if (request != NULL && !ticket->abandoned) {
+    if (request != NULL && ticket->fate != FATE_ABANDONED) {
         uint64_t end_us = us_add(request->began_us, request->wait_us);
         if (core->now_us >= end_us || core->stopping)
             request_unavailable(core, request, after_us);
@@ -322,7 +324,8 @@ void
 acquire_done(
     struct core *core, struct ticket *ticket, const struct op_result *result)
 {
-    struct request *request = ticket->abandoned ? NULL : ticket_asking(ticket);
+    struct request *request =
+        ticket->fate == FATE_ABANDONED ? NULL : ticket_asking(ticket);
 
     require(ticket->state == TICKET_ASKING);
     if (ticket->doubt && result->status <= OP_GONE)
@@ -408,7 +411,7 @@ claim_done(
         return;
     case OP_UNKNOWN:
         count(core->counters, COUNTER_outcomes_unknown);
-        if (request != NULL && !ticket->abandoned &&
+        if (request != NULL && ticket->fate != FATE_ABANDONED &&
             core->now_us < request_deadline_us(core, request)) {
             claim_ask(core, ticket, request);
             if (!handle_equal(ticket->main_op, HANDLE_NONE))
@@ -420,7 +423,7 @@ claim_done(
         code = ERROR_UNAVAILABLE;
         break;
     case OP_MISSING: /* whoever had it may put it there again */
-        if (request != NULL && !ticket->abandoned)
+        if (request != NULL && ticket->fate != FATE_ABANDONED)
             request_unavailable(core, request, us_from_ms(result->again_ms));
         ticket_rest(core, ticket);
         return;
@@ -438,7 +441,7 @@ claim_done(
         code = ERROR_INTERNAL;
         break;
     }
-    if (request != NULL && !ticket->abandoned)
+    if (request != NULL && ticket->fate != FATE_ABANDONED)
         request_refuse(core, request, code, NULL);
     ticket_rest(core, ticket);
 }

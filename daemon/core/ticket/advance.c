@@ -47,8 +47,8 @@ idle_serve(struct core *core, struct ticket *ticket, struct request *request)
     else if (request->command == COMMAND_CLAIM)
         claim_begin(core, ticket, request);
     else
-        request_refuse(
-            core, request, ticket->lost ? ERROR_LOST : ERROR_NOTHELD, NULL);
+        request_refuse(core, request,
+            ticket->loss == LOSS_TOLD ? ERROR_LOST : ERROR_NOTHELD, NULL);
     return true;
 }
 
@@ -57,7 +57,8 @@ idle_serve(struct core *core, struct ticket *ticket, struct request *request)
 static bool
 is_about_lost(const struct ticket *ticket, const struct request *request)
 {
-    if (!ticket->lost || request == NULL || request->command == COMMAND_LOCK)
+    if (ticket->loss != LOSS_TOLD || request == NULL ||
+        request->command == COMMAND_LOCK)
         return false;
     return request->command != COMMAND_CLAIM ||
            (request->fence == ticket->fence &&

@@ -24,7 +24,7 @@ ticket_wanted(const struct ticket *ticket)
 {
     const struct request *request = ticket_asking(ticket);
 
-    if (ticket->abandoned)
+    if (ticket->fate == FATE_ABANDONED)
         return false;
     if (request == NULL)
         return ticket->unattended;
@@ -175,7 +175,7 @@ grant_refuse(struct core *core, struct ticket *ticket)
     struct request *request = ticket_asking(ticket);
 
     count(core->counters, COUNTER_grants_unwanted);
-    if (request != NULL && !ticket->abandoned) {
+    if (request != NULL && ticket->fate != FATE_ABANDONED) {
         bool claim = request->command == COMMAND_CLAIM;
         if (!claim)
             count(core->counters, COUNTER_refused_indoubt);
@@ -205,18 +205,16 @@ ticket_grant(struct core *core, struct ticket *ticket, uint64_t fence,
     }
     count(core->counters, COUNTER_grants);
     struct request *request = ticket_asking(ticket);
-    ticket_set_state(core, ticket, TICKET_HELD);
-    ticket->jeopardy = false;
-    ticket->given_up = false;
+    /* Without a request it has no hold until its LOCK comes again. */
+    ticket->holds = request == NULL                     ? 0
+                    : request->command == COMMAND_CLAIM ? request->holds
+                                                        : 1;
     ticket->doubt = false;
+    ticket_set_state(core, ticket, TICKET_HELD);
     ticket_arm(core, ticket);
     ticket_log(ticket, LOG_DEBUG, "lock_granted", NULL);
     core->hooks->held(core, ticket->who);
-    if (request == NULL) {
-        ticket->holds = 0; /* until its LOCK comes again */
-    } else {
-        ticket->holds = request->command == COMMAND_CLAIM ? request->holds : 1;
+    if (request != NULL)
         answer_hold(core, request, ticket);
-    }
     ticket_advance(core, ticket);
 }

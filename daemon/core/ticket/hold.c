@@ -112,7 +112,7 @@ hold_given_up(struct core *core, struct ticket *ticket)
         return;
     lost_backend(core, ticket);
     hold_note_lost(core, ticket, "backend");
-    ticket->given_up = true;
+    ticket->loss = LOSS_GIVEN_UP;
 }
 
 /* Tells the client, and the requests on the hold. */
@@ -122,7 +122,7 @@ hold_lost(struct core *core, struct ticket *ticket, const char *reason)
     struct text lock = text_make(ticket->lock->name, ticket->lock->name_len);
 
     hold_note_lost(core, ticket, reason);
-    ticket->lost = true;
+    ticket->loss = LOSS_TOLD;
     bool known = ticket->session != NULL && ticket_known_holds(ticket) > 0;
     struct request *had = ticket_request(ticket);
     if (had != NULL && had->member == MEMBER_HAD)
@@ -278,7 +278,7 @@ hold_lock(struct core *core, struct ticket *ticket, struct request *request)
     if ((why != NULL && !moves) || (ticket->reborn && ticket->unattended))
         return hold_misfits(core, ticket, request, why);
     bool shares = why == NULL && request->ask.shared &&
-                  (!ticket->ask.shared || ticket->sharing);
+                  (!ticket->ask.shared || ticket->downgrade == DOWNGRADE_ASKED);
     if (why == NULL && !shares && !moves) {
         hold_reenter(core, ticket, request);
         return false;
@@ -287,8 +287,8 @@ hold_lock(struct core *core, struct ticket *ticket, struct request *request)
         return true;
     if (why == NULL) {
         ticket->ask.shared = request->ask.shared;
-        ticket->sharing = shares;
-        ticket->downgraded = ticket->downgraded || shares;
+        if (shares)
+            ticket->downgrade = DOWNGRADE_ASKED;
     }
     ticket->generation = request->session->generation;
     ticket->moving = moves;

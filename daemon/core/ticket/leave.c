@@ -73,7 +73,6 @@ ticket_leave_at(struct core *core, struct ticket *ticket, uint64_t at_us)
     if (ticket->state == TICKET_WAITING &&
         !handle_equal(ticket->renew_op, HANDLE_NONE))
         lock_ask_at(core, ticket->lock, core->now_us + RETRY_US);
-    ticket_set_state(core, ticket, TICKET_LEAVING);
     struct op *renewal = slab_get(&core->ops, ticket->renew_op);
     if (ticket->reclaiming) /* a release that came before it would be undone */
         ticket->main_op = ticket->renew_op;
@@ -82,6 +81,7 @@ ticket_leave_at(struct core *core, struct ticket *ticket, uint64_t at_us)
     ticket->reclaiming = false;
     ticket->renew_op = HANDLE_NONE;
     ticket->holds = 0;
+    ticket_set_state(core, ticket, TICKET_LEAVING);
     ticket->leave_until_us = at_us + us_from_ms(core->settings.lease_ms) +
                              core->settings.command_timeout_us;
     ticket->refresh_us = at_us;
@@ -119,9 +119,9 @@ ticket_end(struct core *core, struct ticket *ticket)
                 ? "lock_released"
                 : "lock_left",
             NULL);
-    ticket_set_state(core, ticket, TICKET_IDLE);
     ticket->renew_op = HANDLE_NONE;
     ticket->holds = 0;
+    ticket_set_state(core, ticket, TICKET_IDLE);
 }
 
 void

@@ -158,7 +158,7 @@ ticket_send_renewal(struct core *core, struct ticket *ticket,
     op->hard_end_us = hard_end_us;
     op->sets_end = sets_end;
     /* Each time, for Redis may come back as it was before. */
-    op->shares = ticket->sharing || ticket->downgraded;
+    op->shares = ticket->downgrade != DOWNGRADE_NONE;
     op->moves = ticket->moving;
     op->holds = true;
     op->deadline_us = us_min(deadline_us, ticket->deadline_us);

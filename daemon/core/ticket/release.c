@@ -34,7 +34,7 @@ release_answer(struct core *core, struct ticket *ticket, enum op_status status)
         return true;
     }
     if (status == OP_GONE || status == OP_MISSING) {
-        if (!ticket->given_up) {
+        if (ticket->loss != LOSS_GIVEN_UP) {
             count(core->counters, COUNTER_lost_gone);
             namespace_of(core, ticket->lock)->value[NAMESPACE_lost_gone]++;
             hold_note_lost(core, ticket, "gone");

@@ -97,7 +97,7 @@ hold_renewed(struct core *core, struct ticket *ticket, const struct op *op)
             us_add(op->hard_end_us, core->now_us - result->sent_us);
     ticket->jeopardy = false;
     if (op->shares)
-        ticket->sharing = false;
+        ticket->downgrade = DOWNGRADE_DONE;
     if (op->moves) {
         hold_was_foreign(core, ticket, result);
         ticket->moving = false;

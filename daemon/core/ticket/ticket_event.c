@@ -41,7 +41,7 @@ ticket_done(struct core *core, struct op *op)
         reclaim_done(ticket, &op->result);
     if (handle_equal(ticket->main_op, handle)) {
         ticket->main_op = HANDLE_NONE;
-        if (ticket->forgotten) {
+        if (ticket->fate == FATE_FORGOTTEN) {
             ticket_set_state(core, ticket, TICKET_IDLE);
             ticket_free(core, ticket);
             return;

@@ -33,7 +33,7 @@ ticket_orphan(struct core *core, struct ticket *ticket)
         ticket_leave(core, ticket);
         break;
     case TICKET_ASKING:
-        ticket->abandoned = true;
+        ticket_abandon(ticket);
         break;
     case TICKET_LEAVING:
         break;
@@ -49,7 +49,7 @@ ticket_leave_unattended(struct core *core, struct ticket *ticket)
     require(list_empty(&ticket->requests));
     switch (ticket->state) {
     case TICKET_ASKING:
-        ticket->unattended = !ticket->abandoned;
+        ticket->unattended = ticket->fate != FATE_ABANDONED;
         break;
     case TICKET_WAITING:
         ticket->unattended = true;
@@ -80,7 +80,7 @@ ticket_end_unattended(struct core *core, struct ticket *ticket)
     if (ticket->state == TICKET_HELD)
         hold_given_up(core, ticket);
     if (ticket->state == TICKET_ASKING)
-        ticket->abandoned = true;
+        ticket_abandon(ticket);
     else if (ticket->state == TICKET_WAITING || ticket->state == TICKET_HELD)
         ticket_leave(core, ticket);
     return false;
@@ -99,10 +99,12 @@ ticket_forget(struct core *core, struct ticket *ticket)
         ticket->main_op = ticket->renew_op;
         ticket->renew_op = HANDLE_NONE;
         ticket->reclaiming = false;
+        ticket->holds = 0;
         ticket_set_state(core, ticket, TICKET_ASKING);
     }
     if (ticket->state == TICKET_ASKING) {
-        ticket->forgotten = true; /* the question shows the ticket's words */
+        /* The question shows the ticket's words. */
+        ticket->fate = FATE_FORGOTTEN;
         return;
     }
     if ((held && !ticket_is_taken(ticket)) || ticket->state == TICKET_WAITING)
@@ -120,7 +122,7 @@ ticket_forget(struct core *core, struct ticket *ticket)
     op->idle = !held;
     op->deadline_us = core->now_us + core->settings.command_timeout_us;
     ticket_words(ticket, op);
-    ticket->forgotten = true;
+    ticket->fate = FATE_FORGOTTEN;
     ticket->main_op = slab_handle(&core->ops, op);
     ticket_set_state(core, ticket, TICKET_ASKING);
     op_submit(core, op);

@@ -145,7 +145,7 @@ asking_closes(struct core *core, struct ticket *ticket)
     if (!session_closes(ticket->session))
         return;
     if (request != NULL && request->command == COMMAND_LOCK &&
-        ticket_is_patient(ticket) && !ticket->abandoned &&
+        ticket_is_patient(ticket) && ticket->fate != FATE_ABANDONED &&
         ticket_cancel(core, ticket, request, ERROR_CANCELLED, NULL))
         count(core->counters, COUNTER_waits_cancelled);
     if (op != NULL && op->kind == OP_ACQUIRE && !list_empty(&ticket->requests))
@@ -225,7 +225,7 @@ ticket_cancel(struct core *core, struct ticket *ticket, struct request *request,
         ticket_leave(core, ticket);
         return true;
     }
-    ticket->abandoned = true;
+    ticket->fate = FATE_ABANDONED;
     if (op != NULL)
         op_hurry(core, op);
     return true;
