@@ -6,19 +6,12 @@
 
 #include "daemon/store/model/state.h"
 
-struct bid;
-struct round;
-
 /* Takes memory for the quorum. False: there is none, and quorum_destroy() frees
  * the rest. */
 bool quorum_create(struct store *store);
 
 /* Frees the memory of the quorum, if there is one. */
 void quorum_destroy(struct store *store);
-
-/* Gives the core's operation back with that status. Its round may go on without
- * it. */
-void quorum_answer(struct store *store, struct op *op, enum op_status status);
 
 /* An operation is done. True: it was a vote, of which its round hears. Else its
  * round goes on without it, and a bid that is over is freed. */
@@ -27,17 +20,6 @@ bool quorum_results(struct store *store, struct op *op, enum op_status status);
 /* Hears that a key has changed, so that its first waiter tries again soon; or
  * that another broker waits for it. */
 void quorum_heard(struct store *store, uint16_t node, struct text told);
-
-/* The bid has a majority, with that fence. It leaves its queue. */
-void bid_wins(struct store *store, struct bid *bid, uint64_t fence);
-
-/* No majority has granted the bid. Answers the core's question, and says when
- * the next try may begin. */
-void bid_loses(struct store *store, struct bid *bid, struct round *round);
-
-/* Nodes, as bits, have answered the bid's release. `had`: one had the hold, or
- * may have had it. The bid may be gone afterwards. */
-void bid_left(struct store *store, struct bid *bid, uint32_t node, bool had);
 
 /* Takes an operation of the core, which comes back by op_done(). */
 void quorum_take(struct store *store, struct op *op);

@@ -20,9 +20,9 @@
 #include "daemon/store/model/quorum.h"
 #include "daemon/store/model/times.h"
 #include "daemon/store/node/conn.h"
-#include "daemon/store/queue/op_queue.h"
 #include "daemon/store/topology/bid.h"
-#include "daemon/store/topology/quorum.h"
+#include "daemon/store/topology/outcome.h"
+#include "daemon/store/topology/vote.h"
 
 #include "daemon/base/assert.h"
 
@@ -33,129 +33,6 @@ static struct vote *
 vote_of(struct op *op)
 {
     return container_of(op, struct vote, op);
-}
-
-static uint32_t
-bit_of(const struct vote *vote)
-{
-    return 1u << op_see(&vote->op)->home;
-}
-
-static void
-keep_word(char to[PROTO_NOTE_MAX], struct text *word)
-{
-    size_t len = word->len < PROTO_NOTE_MAX ? word->len : PROTO_NOTE_MAX;
-
-    if (len > 0)
-        memcpy(to, word->at, len);
-    *word = text_make(to, len);
-}
-
-/* Brokers' messages to each other are longer than any word of a lock. */
-static bool
-keep_message(struct round *round, struct text *message)
-{
-    round->message = malloc(message->len + 1);
-    if (round->message == NULL)
-        return false;
-    if (message->len > 0)
-        memcpy(round->message, message->at, message->len);
-    message->at = round->message;
-    return true;
-}
-
-static void
-round_free(struct store *store, struct round *round)
-{
-    free(round->views);
-    free(round->shown);
-    free(round->message);
-    slab_free(&store->quorum->rounds, round);
-}
-
-struct round *
-round_begin(struct store *store, const struct op *op, struct op *asked)
-{
-    struct quorum *quorum = store->quorum;
-    struct round *round = slab_alloc(&quorum->rounds);
-
-    if (round == NULL)
-        return NULL;
-    struct op question = *op;
-    list_init(&round->link);
-    round->asked = asked;
-    round->kind = op->kind;
-    memcpy(round->name, op->name.at, op->name.len);
-    question.name = text_make(round->name, op->name.len);
-    for (int i = 0; i < 3; i++) {
-        if (i != 1 || op->kind != OP_PUBLISH) {
-            keep_word(round->words[i], &question.words[i]);
-        } else if (!keep_message(round, &question.words[i])) {
-            round_free(store, round);
-            return NULL;
-        }
-    }
-    question.unwanted = false;
-    memset(&question.result, 0, sizeof(question.result));
-    for (uint32_t i = 0; i < quorum->nodes; i++) {
-        struct vote *vote = &round->votes[i];
-        vote->op = question;
-        op_begin(&vote->op);
-        op_own(&vote->op)->vote = true;
-        op_own(&vote->op)->home = (uint16_t)i;
-        vote->round = round;
-        list_init(&vote->op.link);
-    }
-    if (asked != NULL)
-        op_own(asked)->round = round;
-    return round;
-}
-
-static void
-round_end(struct store *store, struct round *round)
-{
-    if (round->out > 0 || round->asked != NULL || !list_empty(&round->link))
-        return;
-    list_push_back(&store->quorum->over, &round->link);
-}
-
-void
-round_sweep(struct store *store)
-{
-    struct list *at;
-
-    while ((at = list_pop_front(&store->quorum->over)) != NULL)
-        round_free(store, container_of(at, struct round, link));
-}
-
-/* Sends a vote's question; `waits`: also where the node must come back for it.
- * False: it is not asked. */
-static bool
-vote_send(struct store *store, struct vote *vote, enum vote_state state,
-    uint64_t deadline_us, bool waits)
-{
-    uint16_t node = op_own(&vote->op)->home;
-    bool away = !conn_answers(&store->conns[node]);
-
-    if (away && (!waits || store->quorum->waiting >= QUORUM_WAITING))
-        return false;
-    vote->waits = away;
-    store->quorum->waiting += away;
-    vote->state = state;
-    vote->op.deadline_us = deadline_us;
-    op_own(&vote->op)->attempts = 0;
-    vote->op.tries = 0;
-    op_own(&vote->op)->halved = false;
-    vote->op.unwanted = false;
-    vote->round->out++;
-    op_enqueue(store, &vote->op, node, store->now_us, false);
-    return true;
-}
-
-static uint64_t
-soon_us(const struct store *store)
-{
-    return store->now_us + store->settings.command_timeout_us;
 }
 
 /* A renewal's votes count as long as its hold lasts: all nodes may be slow. */
@@ -256,46 +133,6 @@ round_term(const struct store *store, const struct round *round, uint64_t fence,
         result->sent_us = vote->sent_us;
         result->ttl_ms = vote->ttl_ms;
     }
-}
-
-/* Somebody is in the way there. */
-static bool
-vote_is_busy(const struct vote *vote)
-{
-    return vote->state == VOTE_NO && vote->op.result.status == OP_BUSY;
-}
-
-uint32_t
-round_free_ms(const struct store *store, const struct round *round)
-{
-    uint32_t least[STORE_QUORUM_MAX];
-    uint32_t n = 0;
-    uint32_t has = round->stats[OP_OK];
-
-    for (uint32_t i = 0; i < store->quorum->nodes; i++) {
-        const struct vote *vote = &round->votes[i];
-        uint32_t at = n;
-        if (!vote_is_busy(vote))
-            continue;
-        for (; at > 0 && least[at - 1] > vote->again_ms; at--)
-            least[at] = least[at - 1];
-        least[at] = vote->again_ms;
-        n++;
-    }
-    if (has >= store->quorum->majority || has + n < store->quorum->majority)
-        return UINT32_MAX;
-    return least[store->quorum->majority - has - 1];
-}
-
-uint32_t
-round_busy(const struct store *store, const struct round *round)
-{
-    uint32_t nodes = 0;
-
-    for (uint32_t i = 0; i < store->quorum->nodes; i++)
-        if (vote_is_busy(&round->votes[i]))
-            nodes |= bit_of(&round->votes[i]);
-    return nodes;
 }
 
 /* After the decision: what a vote has brought is put right. */
