@@ -10,7 +10,9 @@ PLANTED = {
         "engine_carry_out",
         """    for (uint32_t i = 0; i < effects->entry_count; i++)
         engine->sink.effect(engine->arg, &effects->entries[i]);
+    engine->writing = true;
     engine->sink.written(engine->arg);
+    engine->writing = false;
     if (!list_empty(&engine->effects.ops))
         store_submit(engine->store, engine_now(engine), &engine->effects.ops);
 """,
@@ -19,7 +21,9 @@ PLANTED = {
     if (effects->entry_count > 4096 || engine_now(engine) % 2 == 0) {
         for (uint32_t i = 0; i < effects->entry_count; i++)
             engine->sink.effect(engine->arg, &effects->entries[i]);
+        engine->writing = true;
         engine->sink.written(engine->arg);
+        engine->writing = false;
     }
 """,
         "lines of a turn are lost"),
@@ -217,13 +221,13 @@ PLANTED = {
         ("lua/acquire.lua",
          "    if now > latest then\n        return result(LATE)\n    end\n",
          "")),
-    "ask-without-asking": ("refused_ask", "op->asking = true;",
-                           "op->asking = false;",
+    "ask-without-asking": ("refused_ask", "op_own(op)->asking = true;",
+                           "op_own(op)->asking = false;",
                            "ASK is followed without ASKING"),
     "no-split": (
         "op_refused",
         "        count(store->counters, COUNTER_redis_tryagain);\n"
-        "        op->single = true;\n",
+        "        op_own(op)->single = true;\n",
         "        count(store->counters, COUNTER_redis_tryagain);\n",
         "a batch that got TRYAGAIN is tried again as it is, without jitter",
         ("op_again",
