@@ -1,8 +1,8 @@
 /*
  * The table of keys, and searches in it.
  *
- * A new key needs a field in struct config, a row here, and an entry in
- * holdfast.yaml (a test compares them). Rules between keys are in checks.c.
+ * daemon/README.md lists what a new key touches. Rules between keys are in
+ * checks.c.
  */
 #include "conf/keys.h"
 

@@ -147,6 +147,8 @@ COUNTS = re.compile(r"(^|_)(COUNT|KINDS|PARTS|PURPOSES)$")
 TABLE = re.compile(r"= \{\s*(\[\w+\] =[^;]*)\};")
 GAP = r"\s+(?:(?:\*|--|#)\s+)?"  # a new line of a comment, too
 CITED = re.compile(rf"DESIGN\.md((?:(?:,|,? and|,? to)?{GAP}D[\d.]*\d)+)")
+NAMED = re.compile(r"[\w/.-]*\w\.(?:c|h|def|lua|py|md|yaml)\b")
+FOREIGN_FILES = {"sysexits.h"}
 SECTION = re.compile(r"\bD\d+(?:\.\d+)?\b")
 INCLUDE = re.compile(r"^\s*#\s*include\s+([<\"])([^>\"]+)[>\"]")
 
@@ -558,6 +560,23 @@ def anchors(text):
     return found
 
 
+def rule_names(lint):
+    """files that comments of C name"""
+    known = {os.path.basename(path) for path in lint.files} | FOREIGN_FILES
+    count = 0
+    for path in lint.sources:
+        text = lint.read(path) if not path.startswith("tests/") else ""
+        for comment in re.finditer(r"/\*.*?\*/", text, re.S):
+            for name in NAMED.finditer(comment.group()):
+                count += 1
+                if os.path.basename(name.group()) not in known:
+                    lint.finding(
+                        path, text.count("\n", 0,
+                                         comment.start() + name.start()) + 1,
+                        f"there is no {name.group()}")
+    return f"{count} names"
+
+
 def rule_links(lint):
     """links of documents to files and headings that exist"""
     pages = {path: re.sub(r"(?ms)^```.*?^```$|`[^`\n]+`", lambda match:
@@ -599,7 +618,8 @@ def rule_words(lint):
 
 RULES = (rule_top, rule_heads, rule_layers, rule_symbols, rule_upwards,
          rule_circles, rule_functions, rule_files, rule_declared, rule_banned,
-         rule_text, rule_holes, rule_design, rule_links, rule_words)
+         rule_text, rule_holes, rule_design, rule_names, rule_links,
+         rule_words)
 
 
 def main():

@@ -86,10 +86,9 @@ struct core *core_create(const struct core_settings *settings,
     struct counters *counters, uint64_t now_us);
 
 /*
- * Takes new settings while it runs: patience, time-outs, limits of a session,
- * of a user and of an address, users, namespaces (which go on where they are
- * the same as before). All others are those of core_create(). There are users
- * from the beginning, or never; those of before are not referred to any more.
+ * Takes the settings that a reload may change (core_configure() lists them);
+ * equal namespaces go on. All others are those of core_create(). There are
+ * users from the beginning, or never. No reference to earlier ones is kept.
  */
 void core_configure(struct core *core, const struct core_settings *settings);
 
@@ -101,28 +100,28 @@ struct peer_address;
 
 /*
  * A connection that is no session yet, since its handshake goes on, counts for
- * its address. False: there are too many from there. `*source` is to be given
+ * its address. False: there are too many from there. `*peer` is to be given
  * back when it becomes one, before CORE_OPEN, or when it ends.
  */
 bool core_arrive(
     struct core *core, const uint8_t address[16], struct peer_address **peer);
 
-/* Counts a connection off its address and sets *source to NULL. A NULL *source
+/* Counts a connection off its address and sets *peer to NULL. A NULL *peer
  * is ignored. */
-void core_depart(struct core *core, struct peer_address **address);
+void core_depart(struct core *core, struct peer_address **peer);
 
 /*
  * A connection that is no session any more, or is to be none, and stays until
  * its client has read why. Of an address there may be as many as may be served,
- * beside these. False: there are; it is to be closed at once. `*source` is to
+ * beside these. False: there are; it is to be closed at once. `*peer` is to
  * be given back when it ends.
  */
 bool core_linger(
     struct core *core, const uint8_t address[16], struct peer_address **peer);
 
-/* Counts a lingering connection off its address and sets *source to NULL. A
- * NULL *source is ignored. */
-void core_linger_end(struct core *core, struct peer_address **address);
+/* Counts a lingering connection off its address and sets *peer to NULL. A
+ * NULL *peer is ignored. */
+void core_linger_end(struct core *core, struct peer_address **peer);
 
 /* Destroys what is left too, and sets *core to NULL. */
 void core_destroy(struct core **core);

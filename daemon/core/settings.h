@@ -47,9 +47,9 @@ struct core_settings {
     uint32_t user_holds_max;   /* tickets of a user */
     const struct users *users; /* ref; NULL: there are none */
     uint32_t releases_kept;    /* to be repeated where Redis has lost them */
-    const struct text *namespaces; /* refs, for the call alone: see spaces.h */
+    const struct text *namespaces; /* refs, for the call: namespaces.h */
     uint32_t namespace_count;
-    /* ref, for the call alone: of each space, of the others last; or NULL */
+    /* ref, for the call alone: of each namespace, the rest last; or NULL */
     const struct audit_limits *audit_limits;
     uint64_t audit_interval_us; /* 0: only when a session asks for it */
     uint64_t audit_pause_us;    /* between steps */

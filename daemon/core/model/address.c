@@ -147,14 +147,14 @@ core_arrive(
 }
 
 void
-core_depart(struct core *core, struct peer_address **address)
+core_depart(struct core *core, struct peer_address **peer)
 {
-    if (*address != NULL) {
-        require((*address)->connections > 0);
-        (*address)->connections--;
-        address_left(core, *address);
+    if (*peer != NULL) {
+        require((*peer)->connections > 0);
+        (*peer)->connections--;
+        address_left(core, *peer);
     }
-    *address = NULL;
+    *peer = NULL;
 }
 
 bool
@@ -176,14 +176,14 @@ core_linger(
 }
 
 void
-core_linger_end(struct core *core, struct peer_address **address)
+core_linger_end(struct core *core, struct peer_address **peer)
 {
-    if (*address != NULL) {
-        require((*address)->lingering > 0);
-        (*address)->lingering--;
-        address_left(core, *address);
+    if (*peer != NULL) {
+        require((*peer)->lingering > 0);
+        (*peer)->lingering--;
+        address_left(core, *peer);
     }
-    *address = NULL;
+    *peer = NULL;
 }
 
 bool

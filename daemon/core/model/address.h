@@ -1,5 +1,5 @@
 /*
- * Connections by address and user. See source.c.
+ * Connections by address and user. See address.c.
  */
 #ifndef HOLDFAST_CORE_MODEL_ADDRESS_H
 #define HOLDFAST_CORE_MODEL_ADDRESS_H
@@ -9,7 +9,6 @@
 /* Addresses with failures, and with nobody connected. */
 #define IDLE_MAX 4096
 
-/* source.c */
 /* Takes memory for the addresses. False: there is none. */
 bool auth_init(struct core *core);
 

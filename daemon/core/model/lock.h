@@ -64,7 +64,7 @@ struct lock {
     bool watch_again; /* another one after it */
     struct lock_news news;
     uint16_t slot;
-    uint8_t namespace; /* in core->spaces as they were at namespace_serial */
+    uint8_t namespace; /* in core->namespaces, as at namespace_serial */
     uint32_t namespace_serial;
     uint16_t name_len;
     char name[PROTO_NAME_MAX + 1];

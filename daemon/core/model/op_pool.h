@@ -1,5 +1,5 @@
 /*
- * Operations: creation, submission and end. See op.c.
+ * Operations: creation, submission and end. See op_pool.c.
  */
 #ifndef HOLDFAST_CORE_MODEL_OP_POOL_H
 #define HOLDFAST_CORE_MODEL_OP_POOL_H

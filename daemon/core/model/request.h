@@ -28,7 +28,7 @@ struct multilock_member {
     uint64_t fence;        /* of its hold */
 };
 
-/* A LOCK of several names that is under way; see multi-lock.c. */
+/* A LOCK of several names that is under way; see multilock.c. */
 struct multilock {
     struct slab_node node;
     struct handle parent; /* the request */

@@ -130,7 +130,7 @@ struct owner {
     uint32_t waiting;
 };
 
-/* An address that sessions come from; see source.c. */
+/* An address that sessions come from; see address.c. */
 struct peer_address {
     struct slab_node node;
     struct table_node table; /* by address */

@@ -1,5 +1,5 @@
 /*
- * Counts of namespaces. See statistics.c.
+ * Counts of namespaces. See stats.c.
  */
 #ifndef HOLDFAST_CORE_MODEL_STATS_H
 #define HOLDFAST_CORE_MODEL_STATS_H

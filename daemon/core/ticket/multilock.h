@@ -1,5 +1,5 @@
 /*
- * Locks of several names. See multi-lock.c.
+ * Locks of several names. See multilock.c.
  */
 #ifndef HOLDFAST_CORE_TICKET_MULTILOCK_H
 #define HOLDFAST_CORE_TICKET_MULTILOCK_H

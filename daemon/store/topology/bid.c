@@ -1,6 +1,6 @@
 /*
  * Bids: who waits at this broker for a lock of a quorum, in what order, and in
- * whose turn they try. See model_quorum.h.
+ * whose turn they try. See model/quorum.h.
  */
 #include "daemon/store/topology/bid.h"
 

@@ -174,7 +174,7 @@ map_range(struct store *store, const struct conn *conn,
 static void
 replicas_retire(struct store *store, struct conn *conn, uint64_t now_us)
 {
-    struct conn *ack = &store->conns[CONN_WITNESS + conn->index];
+    struct conn *ack = &store->conns[CONN_ACK + conn->index];
 
     if (ack->state != CONN_DOWN)
         conn_abandon(store, ack, now_us, "its node is no master now");

@@ -1,6 +1,6 @@
 /*
  * What the core asks of a quorum, as rounds of votes; bids; and the queues of
- * those who wait. See model_quorum.h.
+ * those who wait. See model/quorum.h.
  */
 #include "daemon/store/topology/quorum.h"
 

@@ -1,6 +1,6 @@
 /*
  * Votes: the questions of a round, when it is decided, and what is put right
- * afterwards. See model_quorum.h.
+ * afterwards. See model/quorum.h.
  *
  *   a try      won where a majority has granted it with one fence: those with
  *              a lower one are raised to the highest first. Where it is lost,
