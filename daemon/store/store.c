@@ -249,7 +249,7 @@ store_flush(struct store *store, uint64_t now_us, uint64_t realtime_us)
             conn_tick(store, &store->conns[i], now_us);
     for (uint32_t i = 0; store_has_seconds(store) && i < store->node_count; i++)
         if (store->nodes[i].used)
-            conn_tick(store, &store->conns[CONN_WITNESS + i], now_us);
+            conn_tick(store, &store->conns[CONN_ACK + i], now_us);
     conn_tick(store, &store->conns[CONN_SUBSCRIBER], now_us);
     conn_tick(store, &store->conns[CONN_SWITCHES], now_us);
     if (store->topology->ask != NULL)
@@ -277,7 +277,7 @@ store_next_us(const struct store *store)
         next_us = link_us < next_us ? link_us : next_us;
         if (!store_has_seconds(store))
             continue;
-        link_us = conn_next_us(store, &store->conns[CONN_WITNESS + i]);
+        link_us = conn_next_us(store, &store->conns[CONN_ACK + i]);
         next_us = link_us < next_us ? link_us : next_us;
     }
     link_us = conn_next_us(store, &store->conns[CONN_SUBSCRIBER]);
@@ -367,7 +367,7 @@ store_take_wish(struct store *store, struct store_wish *wish)
     for (uint32_t i = 0; i < store->node_count; i++)
         if (conn_wish(store, &store->conns[i], wish) ||
             (store_has_seconds(store) &&
-                conn_wish(store, &store->conns[CONN_WITNESS + i], wish)))
+                conn_wish(store, &store->conns[CONN_ACK + i], wish)))
             return true;
     return conn_wish(store, &store->conns[CONN_SUBSCRIBER], wish) ||
            conn_wish(store, &store->conns[CONN_SWITCHES], wish);
@@ -386,8 +386,8 @@ store_next_output(const struct store *store, uint32_t *index)
     for (; *index < store->node_count; (*index)++)
         if (buffer_len(&store->conns[*index].out) > 0)
             return true;
-    if (*index < CONN_WITNESS)
-        *index = store_has_seconds(store) ? CONN_WITNESS : CONN_SUBSCRIBER;
+    if (*index < CONN_ACK)
+        *index = store_has_seconds(store) ? CONN_ACK : CONN_SUBSCRIBER;
     for (; *index < CONN_COUNT; (*index)++)
         if (buffer_len(&store->conns[*index].out) > 0)
             return true;

@@ -503,7 +503,7 @@ answer_role(struct srig *rig, uint32_t link)
     srig_reply_array(rig, link, items, 3);
 }
 
-/* Answers a question of a witness; false: it is something else. */
+/* Answers a question of an ack connection; false: it is something else. */
 static bool
 answer_ack(struct srig *rig, uint32_t link)
 {
@@ -763,7 +763,7 @@ srig_quorum(unsigned nodes)
     srig_settle(rig);
     for (unsigned i = 0; i < nodes; i++) {
         ck_assert_int_eq(rig->store->conns[i].state, CONN_READY);
-        ck_assert_int_eq(rig->store->conns[CONN_WITNESS + i].state, CONN_READY);
+        ck_assert_int_eq(rig->store->conns[CONN_ACK + i].state, CONN_READY);
     }
     ck_assert(store_ready(rig->store));
     return rig;

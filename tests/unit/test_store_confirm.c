@@ -11,7 +11,7 @@
 Suite *store_confirm_suite(void);
 
 #define DATA 0
-#define WIT  CONN_WITNESS /* the first node's */
+#define ACK  CONN_ACK /* the first node's */
 
 /* INFO tells of so many, who have all that was written but for so many. */
 static void
@@ -35,7 +35,7 @@ begin(unsigned count, uint32_t wanted)
     replicas(rig, count, 0);
     srig_start(rig);
     srig_settle(rig);
-    ck_assert_int_eq(rig->conns[WIT].open, 1);
+    ck_assert_int_eq(rig->conns[ACK].open, 1);
     return rig;
 }
 
@@ -50,18 +50,18 @@ answered(struct srig *rig, enum op_kind kind, enum record_status status)
     return op;
 }
 
-/* The witness asks, and waits for so many. */
+/* The ack connection asks, and waits for so many. */
 static void
 asks(struct srig *rig, const char *online)
 {
     char wait[40];
 
     snprintf(wait, sizeof(wait), "WAIT %s 1001", online);
-    srig_sends(rig, WIT, "ROLE");
-    srig_expect(rig, WIT, "PEXPIRE holdfast:witness 86400000");
-    srig_expect(rig, WIT, wait);
-    srig_expect(rig, WIT, "INFO replication");
-    srig_expect(rig, WIT, "");
+    srig_sends(rig, ACK, "ROLE");
+    srig_expect(rig, ACK, "PEXPIRE holdfast:witness 86400000");
+    srig_expect(rig, ACK, wait);
+    srig_expect(rig, ACK, "INFO replication");
+    srig_expect(rig, ACK, "");
 }
 
 /* The log ends there. */
@@ -73,22 +73,22 @@ told_role(struct srig *rig)
         {.type = RESP_INTEGER, .integer = SRIG_OFFSET},
     };
 
-    srig_reply_array(rig, WIT, role, 2);
+    srig_reply_array(rig, ACK, role, 2);
 }
 
 /* The answers after that to the write: so many are said to have it. */
 static void
 told_the_rest(struct srig *rig, unsigned count)
 {
-    srig_number(rig, WIT, count);
-    srig_bytes(rig, WIT, rig->info, strlen(rig->info));
+    srig_number(rig, ACK, count);
+    srig_bytes(rig, ACK, rig->info, strlen(rig->info));
 }
 
 static void
 told(struct srig *rig, unsigned count)
 {
     told_role(rig);
-    srig_number(rig, WIT, 1);
+    srig_number(rig, ACK, 1);
     told_the_rest(rig, count);
 }
 
@@ -125,7 +125,7 @@ SRIG_TEST(one_for_many, begin(1, 0))
     srig_expect(rig, DATA, "EVALSHA 1");
     srig_results(rig, DATA, 1, RECORD_OK);
     struct op *third = answered(rig, OP_RENEW, RECORD_OK);
-    srig_sends(rig, WIT, "");
+    srig_sends(rig, ACK, "");
     told(rig, 1);
     srig_status(rig, first, OP_OK);
     ck_assert(!srig_done(rig, second) && !srig_done(rig, third));
@@ -145,16 +145,16 @@ SRIG_TEST(not_written, begin(1, 0))
     replicas(rig, 1, 1);
     asks(rig, "1");
     told_role(rig);
-    srig_number(rig, WIT, 0);
+    srig_number(rig, ACK, 0);
     told_the_rest(rig, 1);
     ck_assert(!srig_done(rig, op));
     srig_pass(rig, 2);
-    srig_exchange(rig, WIT, "ROLE");
-    srig_expect(rig, WIT, "SET holdfast:witness 1 PX 86400000");
-    srig_error(rig, WIT, "NOPERM this user has no permissions");
-    srig_expect(rig, WIT, "WAIT 1 1001");
-    srig_number(rig, WIT, 1);
-    srig_exchange(rig, WIT, "INFO replication");
+    srig_exchange(rig, ACK, "ROLE");
+    srig_expect(rig, ACK, "SET holdfast:witness 1 PX 86400000");
+    srig_error(rig, ACK, "NOPERM this user has no permissions");
+    srig_expect(rig, ACK, "WAIT 1 1001");
+    srig_number(rig, ACK, 1);
+    srig_exchange(rig, ACK, "INFO replication");
     srig_pass(rig, 2);
     replicas(rig, 1, 0);
     asks(rig, "1");
@@ -173,12 +173,12 @@ SRIG_TEST(refused, begin(1, 0))
     for (int i = 0; i < 2; i++) {
         asks(rig, "1");
         told_role(rig);
-        srig_number(rig, WIT, 1);
-        srig_error(rig, WIT, "NOPERM this user has no permissions");
-        srig_bytes(rig, WIT, rig->info, strlen(rig->info));
+        srig_number(rig, ACK, 1);
+        srig_error(rig, ACK, "NOPERM this user has no permissions");
+        srig_bytes(rig, ACK, rig->info, strlen(rig->info));
         ck_assert(!store_ready(rig->store));
         srig_pass(rig, 499);
-        srig_expect(rig, WIT, "");
+        srig_expect(rig, ACK, "");
         srig_pass(rig, 1);
     }
     const char *first = strstr(log_kept(), said);
@@ -204,7 +204,7 @@ SRIG_TEST(shortfall, begin(2, 0))
     asks(rig, "2");
     told(rig, 2);
     srig_pass(rig, 1);
-    srig_expect(rig, WIT, "");
+    srig_expect(rig, ACK, "");
     srig_pass(rig, 1);
     ck_assert(store_ready(rig->store));
     /* It has waited in vain. */
@@ -215,7 +215,7 @@ SRIG_TEST(shortfall, begin(2, 0))
         "level=warn event=redis_replicas_behind node=10.0.0.1:7000 replicas=2 "
         "needed=2"));
     srig_pass(rig, 9);
-    srig_expect(rig, WIT, "");
+    srig_expect(rig, ACK, "");
     srig_pass(rig, 1);
     ck_assert(!srig_done(rig, op));
     replicas(rig, 2, 0);
@@ -273,7 +273,7 @@ SRIG_TEST(behind_for_long, begin(1, 0))
     }
     ck_assert_uint_ge(rounds, 50);
     ck_assert_ptr_nonnull(strstr(log_kept(), "event=redis_replicas_behind"));
-    srig_expect(rig, WIT, "");
+    srig_expect(rig, ACK, "");
     srig_pass(rig, 8);
     replicas(rig, 1, 0);
     asks(rig, "1");
@@ -301,7 +301,7 @@ SRIG_TEST(another_replica, begin(2, 0))
     srig_pass(rig, 3000);
     srig_settle(rig);
     ck_assert_int_eq(rig->store->conns[DATA].state, CONN_READY);
-    ck_assert_int_eq(rig->store->conns[WIT].state, CONN_READY);
+    ck_assert_int_eq(rig->store->conns[ACK].state, CONN_READY);
     ck_assert(!store_ready(rig->store));
     /* But when it has been a replica, those were another one's. */
     srig_history(rig, "slave", 's', 'y', '0');
@@ -330,7 +330,7 @@ SRIG_TEST(promoted, srig_create(STORE_CLUSTER, 2))
     srig_serve(rig, 1);
     srig_turn(rig);
     ck_assert_int_eq(rig->store->conns[1].state, CONN_READY);
-    ck_assert_int_eq(rig->store->conns[WIT + 1].state, CONN_DOWN);
+    ck_assert_int_eq(rig->store->conns[ACK + 1].state, CONN_DOWN);
     rig->map[0].port = 7001;
     rig->store->map_wanted = true;
     replicas(rig, 1, 0);
@@ -340,7 +340,7 @@ SRIG_TEST(promoted, srig_create(STORE_CLUSTER, 2))
         srig_settle(rig);
     }
     ck_assert_uint_eq(rig->store->slots[0], 1);
-    ck_assert_int_eq(rig->store->conns[WIT + 1].state, CONN_READY);
+    ck_assert_int_eq(rig->store->conns[ACK + 1].state, CONN_READY);
 }
 
 /* Two with one address: nobody can tell who is missing. */
@@ -387,14 +387,14 @@ SRIG_TEST(connections_lost, begin(1, 0))
 {
     struct op *op = answered(rig, OP_ACQUIRE, RECORD_OK);
 
-    /* The witness: another one is asked. */
+    /* The ack connection: another one is asked. */
     asks(rig, "1");
-    srig_lose(rig, WIT);
+    srig_lose(rig, ACK);
     ck_assert(!srig_done(rig, op));
-    while (!rig->conns[WIT].connecting)
+    while (!rig->conns[ACK].connecting)
         srig_pass(rig, 1);
-    srig_connect(rig, WIT);
-    srig_serve(rig, WIT);
+    srig_connect(rig, ACK);
+    srig_serve(rig, ACK);
     asks(rig, "1");
     told(rig, 1);
     srig_status(rig, op, OP_OK);
@@ -407,9 +407,9 @@ SRIG_TEST(connections_lost, begin(1, 0))
     srig_lose(rig, DATA);
     srig_status(rig, op, OP_UNKNOWN);
     ck_assert_uint_eq(op->answered_us, answered_us);
-    ck_assert_uint_eq(rig->conns[WIT].closes, 0);
+    ck_assert_uint_eq(rig->conns[ACK].closes, 0);
     srig_turn(rig);
-    ck_assert_uint_eq(rig->conns[WIT].closes, 1);
+    ck_assert_uint_eq(rig->conns[ACK].closes, 1);
     ck_assert(!store_ready(rig->store));
 }
 
@@ -424,7 +424,7 @@ SRIG_TEST(told_at_once, begin(1, 0))
     ck_assert(srig_done(rig, answered(rig, OP_RENEW, RECORD_WAITING)));
     ck_assert(srig_done(rig, answered(rig, OP_RELEASE, RECORD_OK)));
     ck_assert(srig_done(rig, answered(rig, OP_LOOK, RECORD_OK)));
-    srig_sends(rig, WIT, "");
+    srig_sends(rig, ACK, "");
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_waits), 0);
     /* One of several is enough. */
     struct op *ops = srig_ops(rig, OP_ACQUIRE, 0, 2);
@@ -565,16 +565,16 @@ SRIG_TEST(slots, begin_cluster(1))
     for (uint16_t slot = 0; slot < 2; slot++) {
         op = answered(rig, OP_ACQUIRE, RECORD_OK);
         srig_turn(rig);
-        srig_exchange(rig, WIT, "ROLE");
-        (void)srig_next(rig, WIT);
+        srig_exchange(rig, ACK, "ROLE");
+        (void)srig_next(rig, ACK);
         ck_assert(text_equal(rig->words[0], TEXT("PEXPIRE")));
         ck_assert_uint_eq(slot_of_key(rig->words[1]), slot);
         if (slot == 0)
-            srig_error(rig, WIT, "ASK 0 10.0.0.1:7001");
+            srig_error(rig, ACK, "ASK 0 10.0.0.1:7001");
         else
-            srig_answer(rig, WIT);
-        while (srig_next(rig, WIT)[0] != '\0')
-            srig_answer(rig, WIT);
+            srig_answer(rig, ACK);
+        while (srig_next(rig, ACK)[0] != '\0')
+            srig_answer(rig, ACK);
         srig_status(rig, op, OP_OK);
         srig_pass(rig, 500);
         srig_settle(rig);
@@ -611,16 +611,16 @@ SRIG_TEST(another_process, begin(1, 0))
 {
     struct op *op = answered(rig, OP_ACQUIRE, RECORD_OK);
 
-    srig_lose(rig, WIT);
+    srig_lose(rig, ACK);
     srig_history(rig, "master", 's', 'i', '0');
-    while (!rig->conns[WIT].connecting)
+    while (!rig->conns[ACK].connecting)
         srig_pass(rig, 1);
-    srig_connect(rig, WIT);
-    srig_serve(rig, WIT);
+    srig_connect(rig, ACK);
+    srig_serve(rig, ACK);
     asks(rig, "1");
     told(rig, 1);
     srig_pass(rig, 100);
-    srig_expect(rig, WIT, "");
+    srig_expect(rig, ACK, "");
     srig_pass(rig, 2000);
     srig_status(rig, op, OP_UNKNOWN);
 }
@@ -630,7 +630,7 @@ SRIG_TEST(fenced_asks_nobody, srig_single())
     struct op *op = answered(rig, OP_ACQUIRE, RECORD_OK);
 
     srig_status(rig, op, OP_OK);
-    ck_assert_uint_eq(rig->conns[WIT].connects, 0);
+    ck_assert_uint_eq(rig->conns[ACK].connects, 0);
     ck_assert_ptr_null(store_refusal(rig->store));
 }
 

@@ -397,7 +397,7 @@ START_TEST(becomes_a_replica)
     static const char readonly[] =
         "READONLY You can't write against a read only replica.";
     bool quorum = _i >= 3;
-    uint32_t hints = quorum ? CONN_WITNESS : CONN_SUBSCRIBER;
+    uint32_t hints = quorum ? CONN_ACK : CONN_SUBSCRIBER;
     struct srig *rig =
         srig_create(quorum ? STORE_QUORUM : STORE_SINGLE, quorum ? 3 : 1);
 

@@ -953,7 +953,7 @@ static void
 changed(struct srig *rig, uint32_t node, const char *what)
 {
     srig_message(
-        rig, CONN_WITNESS + node, "holdfast/broker/watch", text_from(what));
+        rig, CONN_ACK + node, "holdfast/broker/watch", text_from(what));
 }
 
 SRIG_TEST(woken, srig_quorum(NODES))
@@ -1161,7 +1161,7 @@ SRIG_TEST(moved_hint, srig_quorum(NODES))
     memcpy(said + 1, &try, 8);
     memcpy(said + 9, "\2\0\0", 4);
     srig_message(
-        rig, CONN_WITNESS + 1, "holdfast/broker/broker-1", text_make(said, 13));
+        rig, CONN_ACK + 1, "holdfast/broker/broker-1", text_make(said, 13));
     ck_assert(store_take_news(rig->store, &news));
     ck_assert_uint_eq(news.len, 13);
     ck_assert_mem_eq(news.at + 1, &request, 8);
@@ -1178,7 +1178,7 @@ SRIG_TEST(broken_hint, srig_quorum(NODES))
 
     memcpy(said + 1, &try, 8);
     memcpy(said + 9, &fence, 8);
-    srig_message(rig, CONN_WITNESS + 1, "holdfast/broker/broker-1",
+    srig_message(rig, CONN_ACK + 1, "holdfast/broker/broker-1",
         text_make(said, sizeof(said)));
     ck_assert(store_take_hint(rig->store, &hint));
     ck_assert(hint.broken);

@@ -94,10 +94,10 @@ op_wait_on(struct store *store, struct op *op, uint64_t now_us)
 struct log_pair
 conn_use(const struct store *store, const struct conn *conn)
 {
-    return conn_listens(store, conn)      ? log_word("use", "hints")
-           : sentinel_is(store, conn)     ? log_word("use", "sentinel")
-           : conn_is_witness(store, conn) ? log_word("use", "replicas")
-                                          : LOG_NOTHING;
+    return conn_listens(store, conn)  ? log_word("use", "hints")
+           : sentinel_is(store, conn) ? log_word("use", "sentinel")
+           : conn_is_ack(store, conn) ? log_word("use", "replicas")
+                                      : LOG_NOTHING;
 }
 
 void

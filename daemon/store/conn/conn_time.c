@@ -137,7 +137,7 @@ conn_await(struct store *store, struct conn *conn, uint64_t now_us)
 {
     if (now_us < conn_in_time_us(store, conn))
         return;
-    bool replaced = conn->index < CONN_WITNESS && store->topology->slots &&
+    bool replaced = conn->index < CONN_ACK && store->topology->slots &&
                     !store->nodes[conn->node].mapped;
     uint64_t until_us = conn_until_us(store, conn);
     if (now_us >= until_us || replaced) {
@@ -228,7 +228,7 @@ conn_tick(struct store *store, struct conn *conn, uint64_t now_us)
         sentinel_conn_tick(store, conn, now_us);
         return;
     }
-    if (conn->state == CONN_READY && conn_is_witness(store, conn)) {
+    if (conn->state == CONN_READY && conn_is_ack(store, conn)) {
         if (now_us >= replicas_due_us(store, conn))
             confirm_ask(store, &store->conns[conn->node], now_us);
         return;
@@ -265,7 +265,7 @@ conn_next_us(const struct store *store, const struct conn *conn)
         due_us = conn_await_us(store, conn);
     else if (conn_polls(store, conn))
         return sentinel_ask_due_us(store, conn);
-    else if (conn_is_witness(store, conn))
+    else if (conn_is_ack(store, conn))
         due_us = replicas_due_us(store, conn);
     else
         due_us = conn->spoke_us + conn->idle_us;

@@ -237,7 +237,7 @@ conn_prepare(struct store *store, struct conn *conn, uint64_t now_us)
     }
     if (conn->stranger)
         route_ask_map(store, conn, now_us);
-    if (!conn_is_witness(store, conn))
+    if (!conn_is_ack(store, conn))
         scripts_load(store, conn, now_us);
     if (!list_empty(&conn->calls))
         call = container_of(conn->calls.prev, struct call, link);
@@ -264,7 +264,7 @@ conn_ready(struct store *store, struct conn *conn, uint64_t now_us)
         history_has_locks(store, conn);
         route_move_subscriber(store, now_us);
     }
-    if (conn_is_witness(store, conn))
+    if (conn_is_ack(store, conn))
         replicas_begin(store, conn, now_us);
     if (store->slots_mapped == 0)
         store->map_next_us = 0; /* here is somebody to ask */

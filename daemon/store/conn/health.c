@@ -36,9 +36,9 @@ static const struct conn *
 conn_at_fault(const struct store *store, uint32_t index)
 {
     const struct conn *conn = &store->conns[index];
-    const struct conn *ack = &store->conns[CONN_WITNESS + index];
+    const struct conn *ack = &store->conns[CONN_ACK + index];
 
-    if (conn_reason(conn) == HEALTH_FINE && conn_is_witness(store, ack) &&
+    if (conn_reason(conn) == HEALTH_FINE && conn_is_ack(store, ack) &&
         !store->nodes[index].sentinel && ack->state != CONN_READY)
         return ack;
     return conn;

@@ -83,7 +83,7 @@ static bool
 conn_published(struct store *store, const struct conn *conn, uint64_t now_us,
     const struct resp *reply)
 {
-    if (conn->index < CONN_WITNESS || reply->type != RESP_ARRAY ||
+    if (conn->index < CONN_ACK || reply->type != RESP_ARRAY ||
         reply->count != 3 || !text_equal(reply->item[0].text, TEXT("message")))
         return false;
     if (conn_listens(store, conn))

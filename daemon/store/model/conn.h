@@ -11,7 +11,7 @@
 
 _Static_assert(HEALTH_NODES_MAX == STORE_NODES_MAX, "as many");
 
-#define CONN_WITNESS STORE_NODES_MAX /* index of the first node's */
+#define CONN_ACK STORE_NODES_MAX /* index of the first node's */
 #define CONN_SUBSCRIBER \
     (2 * STORE_NODES_MAX) /* and of the subscribing connection */
 #define CONN_SWITCHES  (2 * STORE_NODES_MAX + 1)

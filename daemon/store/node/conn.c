@@ -144,7 +144,7 @@ call_free(struct store *store, struct conn *conn, struct call *call)
 bool
 conn_is_second(const struct conn *conn)
 {
-    return conn->index >= CONN_WITNESS && conn->index < CONN_SUBSCRIBER;
+    return conn->index >= CONN_ACK && conn->index < CONN_SUBSCRIBER;
 }
 
 bool
@@ -154,7 +154,7 @@ conn_answers(const struct conn *conn)
 }
 
 bool
-conn_is_witness(const struct store *store, const struct conn *conn)
+conn_is_ack(const struct store *store, const struct conn *conn)
 {
     return store->settings.strict && conn_is_second(conn);
 }
@@ -237,7 +237,7 @@ conn_mark(struct store *store, struct conn *conn, uint64_t now_us,
 bool
 conn_serves(const struct store *store, const struct conn *conn)
 {
-    return conn->index < CONN_WITNESS && !sentinel_is(store, conn);
+    return conn->index < CONN_ACK && !sentinel_is(store, conn);
 }
 
 static const char *const call_words[] = {

@@ -44,7 +44,7 @@ bool conn_is_second(const struct conn *conn);
 bool conn_answers(const struct conn *conn);
 
 /* Whether the connection asks what replicas have. */
-bool conn_is_witness(const struct store *store, const struct conn *conn);
+bool conn_is_ack(const struct store *store, const struct conn *conn);
 
 /* Whether the connection subscribes to what brokers and scripts tell. Of a
  * quorum each node has one that does. */

@@ -150,7 +150,7 @@ history_learn(struct store *store, struct conn *conn, struct text run_id,
         copy_id(conn->run_id, run_id);
     if (known && same_run && conn->first) {
         history_unmark(conn);
-    } else if (conn->index < CONN_WITNESS) {
+    } else if (conn->index < CONN_ACK) {
         memset(conn->sources, 0, sizeof(conn->sources));
         history_begin(store, conn, now_us);
     }
@@ -272,7 +272,7 @@ void
 history_vouch(struct store *store, struct conn *from, const struct call *call,
     struct text info, bool settled, uint64_t now_us)
 {
-    if (from->index >= CONN_WITNESS)
+    if (from->index >= CONN_ACK)
         return; /* of the same node, but it does not say what that was before */
     if (call->stale) {
         from->ids_wanted = true;
@@ -386,7 +386,7 @@ history_clock(struct store *store, struct conn *conn, uint64_t time_us,
     if (conn->clock_at_us > 0 &&
         clock_was_set(conn, least_us, most_us, time_us, now_us) >
             (int64_t)store->settings.idle_after_ms * LEAP_US &&
-        conn->index < CONN_WITNESS && store->settings.settle_us > 0)
+        conn->index < CONN_ACK && store->settings.settle_us > 0)
         history_doubt(store, conn, false, now_us);
     conn->clock_us = least_us;
     conn->clock_most_us = most_us;

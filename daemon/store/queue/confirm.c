@@ -25,7 +25,7 @@
 static struct conn *
 ack_of(struct store *store, const struct conn *conn)
 {
-    return &store->conns[CONN_WITNESS + conn->index];
+    return &store->conns[CONN_ACK + conn->index];
 }
 
 static void
@@ -39,7 +39,7 @@ void
 confirm_drop(struct store *store, struct conn *conn)
 {
     if (conn_is_second(conn)) {
-        struct conn *node = &store->conns[conn->index - CONN_WITNESS];
+        struct conn *node = &store->conns[conn->index - CONN_ACK];
         node->replicas.state = REPLICAS_UNKNOWN;
         LIST_EACH (at, &node->held)
             container_of(at, struct call, link)->covered = false;
@@ -73,7 +73,7 @@ static bool
 confirm_due(const struct store *store, const struct conn *conn)
 {
     return !list_empty(&conn->held) && confirm_possible(store, conn) &&
-           list_empty(&store->conns[CONN_WITNESS + conn->index].calls);
+           list_empty(&store->conns[CONN_ACK + conn->index].calls);
 }
 
 void

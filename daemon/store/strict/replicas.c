@@ -66,7 +66,7 @@ struct replica_view {
 static struct conn *
 watched_by(struct store *store, const struct conn *ack)
 {
-    return &store->conns[ack->index - CONN_WITNESS];
+    return &store->conns[ack->index - CONN_ACK];
 }
 
 void
@@ -130,7 +130,7 @@ uint64_t
 replicas_due_us(const struct store *store, const struct conn *ack)
 {
     const struct replicas *replicas =
-        &store->conns[ack->index - CONN_WITNESS].replicas;
+        &store->conns[ack->index - CONN_ACK].replicas;
 
     if (replicas->asked_us == 0)
         return 0;

@@ -41,14 +41,14 @@ call_said(const struct call *call)
 static bool
 same_run(const struct store *store, const struct conn *conn)
 {
-    return memcmp(store->conns[CONN_WITNESS + conn->index].run_id, conn->run_id,
+    return memcmp(store->conns[CONN_ACK + conn->index].run_id, conn->run_id,
                sizeof(conn->run_id)) == 0;
 }
 
 bool
 confirm_possible(const struct store *store, const struct conn *conn)
 {
-    return store->conns[CONN_WITNESS + conn->index].state == CONN_READY &&
+    return store->conns[CONN_ACK + conn->index].state == CONN_READY &&
            conn->replicas.state == REPLICAS_FINE && same_run(store, conn);
 }
 
