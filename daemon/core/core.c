@@ -611,6 +611,22 @@ check_ticket(const struct core *core, const struct ticket *ticket)
     (void)core;
 }
 
+static void
+check_request(const struct core *core, const struct request *request)
+{
+    bool member = request->member != MEMBER_NONE;
+
+    require(request->session != NULL && request->session->request_count > 0);
+    require(list_empty(&request->ticket_link) == (request->ticket == NULL));
+    if (request->asked)
+        require(request->ticket != NULL && !request_stands(request));
+    if (request->ended)
+        require(request->command == COMMAND_LOCK && request->ticket != NULL);
+    if (member)
+        require(request->command == COMMAND_LOCK && request->ticket != NULL &&
+                multilock_of(core, request) != NULL);
+}
+
 /* The counts of sessions and locks agree with their lists. */
 static void
 check_counts(const struct core *core)
@@ -661,6 +677,11 @@ core_check(const struct core *core)
         check_ticket(core, ticket);
         held += ticket->state == TICKET_HELD;
         waiting += ticket->state == TICKET_WAITING;
+    }
+    for (uint32_t i = 0; i < core->requests.touched; i++) {
+        const struct request *request = slab_at(&core->requests, i);
+        if (request != NULL)
+            check_request(core, request);
     }
     require(held == core->held && waiting == core->waiting);
     check_counts(core);

@@ -101,6 +101,8 @@ lock_unref(struct core *core, struct lock *lock)
     if (--lock->refs > 0)
         return;
     require(list_empty(&lock->tickets) && !wheel_node_set(&lock->timer));
+    require(list_empty(&lock->watches) && list_empty(&lock->holders));
+    require(lock->waiting == 0 && lock->inspection == NULL);
     list_remove(&lock->tell_link);
     table_remove(&core->lock_table, &lock->table);
     slab_free(&core->locks, lock);

@@ -62,6 +62,8 @@ owner_count(struct ticket *ticket, enum ticket_state state, bool begins)
     struct owner *owner = ticket->who;
     uint32_t change = begins ? 1 : UINT32_MAX;
 
+    require(begins || state != TICKET_HELD || owner->held > 0);
+    require(begins || state != TICKET_WAITING || owner->waiting > 0);
     if (state == TICKET_HELD) {
         owner->held += change;
     } else if (state == TICKET_WAITING) {
@@ -81,6 +83,7 @@ owner_joined(struct core *core, struct ticket *ticket)
     struct owner *owner =
         owner_find_at(core, session, ticket->owner_hash, place);
 
+    require(ticket->who == NULL);
     if (owner == NULL) {
         owner = slab_alloc(&core->owners);
         require(owner != NULL); /* there are as many as tickets */
@@ -99,6 +102,7 @@ owner_left(struct core *core, struct ticket *ticket)
 {
     struct owner *owner = ticket->who;
 
+    require(owner->tickets > 0 && owner->session == ticket->session);
     owner_count(ticket, ticket->state, false);
     ticket->who = NULL;
     if (--owner->tickets > 0)

@@ -138,6 +138,7 @@ request_begin_member(
 {
     uint64_t end_us = us_add(parent->began_us, parent->wait_us);
 
+    require(!member->asked && parent->ticket == NULL);
     require(member->member == MEMBER_WAITS);
     member->member = MEMBER_ASKS;
     member->began_us = core->now_us;
@@ -188,6 +189,7 @@ multilock_leave(struct core *core, struct multilock *multilock)
         struct ticket *ticket = multilock_hold(core, multilock, i);
         if (ticket == NULL)
             continue;
+        require(ticket->holds > 0 && !ticket->unattended);
         ticket->unattended = --ticket->holds == 0;
     }
     multilock->got = 0;

@@ -448,6 +448,7 @@ ticket_rebind(struct core *core, struct ticket *ticket, struct session *session)
     bool held = ticket->state == TICKET_HELD;
     bool waiting = ticket->state == TICKET_WAITING;
 
+    require(old != NULL && old != session);
     table_remove(&core->ticket_table, &ticket->table);
     list_remove(&ticket->session_link);
     session_count_ticket(old, -1);
@@ -510,6 +511,7 @@ ticket_set_client(struct ticket *ticket, const struct session *session)
 void
 ticket_reset(struct ticket *ticket, struct request *request)
 {
+    require(ticket->state == TICKET_IDLE);
     ticket_stands(ticket, 0, 0);
     ticket->fence = 0;
     ticket->doubt = false;

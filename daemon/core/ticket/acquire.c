@@ -181,6 +181,8 @@ ticket_waits(
     bool first = ticket->state != TICKET_WAITING || ticket->doubt;
     const struct request *request;
 
+    require(ticket->state == TICKET_ASKING || ticket->state == TICKET_WAITING);
+    require(!ticket->reclaiming);
     ticket_stands(ticket, result->place, result->arrival);
     ticket->fence = 0;
     ticket->heard_us = core->now_us;
@@ -223,6 +225,7 @@ ticket_fail(struct core *core, struct ticket *ticket, enum error_code code)
 {
     struct request *request = ticket_asking(ticket);
 
+    require(ticket->state == TICKET_ASKING);
     if (request != NULL && ticket->fate != FATE_ABANDONED) {
         if (code == ERROR_UNAVAILABLE)
             count(core->counters, COUNTER_refused_unavailable);
@@ -251,6 +254,7 @@ asking_called_off(struct core *core, struct ticket *ticket)
 static void
 wait_presume(struct core *core, struct ticket *ticket)
 {
+    require(ticket->state == TICKET_ASKING);
     ticket_set_state(core, ticket, TICKET_WAITING);
     ticket->heard_us = core->now_us;
     ticket->probe_us = NEVER;
@@ -293,6 +297,7 @@ acquire_unsettled(struct core *core, struct ticket *ticket, uint64_t after_us)
     asking_called_off(core, ticket);
     struct request *request = ticket_asking(ticket);
 
+    require(!ticket->moving);
     if (request != NULL && ticket->fate != FATE_ABANDONED) {
         uint64_t end_us = us_add(request->began_us, request->wait_us);
         if (core->now_us >= end_us || core->stopping)
@@ -328,6 +333,7 @@ acquire_done(
         ticket->fate == FATE_ABANDONED ? NULL : ticket_asking(ticket);
 
     require(ticket->state == TICKET_ASKING);
+    require(handle_equal(ticket->main_op, HANDLE_NONE));
     if (ticket->doubt && result->status <= OP_GONE)
         count(core->counters, COUNTER_outcomes_resolved);
     switch (result->status) {
@@ -396,6 +402,7 @@ claim_done(
     enum error_code code = ERROR_INDOUBT;
 
     require(ticket->state == TICKET_ASKING);
+    require(handle_equal(ticket->main_op, HANDLE_NONE));
     switch (result->status) {
     case OP_OK:
         if (hold_is_over(core, result)) {
@@ -472,6 +479,7 @@ wait_unheard(struct core *core, struct ticket *ticket, enum op_status status)
 {
     uint64_t most_us = us_from_ms(core->settings.lease_ms);
 
+    require(ticket->heard_us <= core->now_us);
     ticket->unheard = true;
     wait_refuse(core, ticket, status);
     struct request *request = ticket_asking(ticket);
@@ -520,6 +528,7 @@ wait_refresh_done(struct core *core, struct ticket *ticket, const struct op *op)
     const struct op_result *result = &op->result;
     struct request *request = ticket_asking(ticket);
 
+    require(handle_equal(ticket->renew_op, HANDLE_NONE));
     if (op->moves &&
         (result->status == OP_OK || result->status == OP_WAITING)) {
         ticket->moving = false;

@@ -30,6 +30,7 @@
 void
 answer_hold(struct core *core, struct request *request, struct ticket *ticket)
 {
+    require(ticket->state == TICKET_HELD && ticket->fence > 0);
     stats_granted(core, request, ticket);
     if (!handle_equal(request->multilock, HANDLE_NONE)) {
         multilock_granted(core, request, ticket);
@@ -121,6 +122,7 @@ hold_lost(struct core *core, struct ticket *ticket, const char *reason)
 {
     struct text lock = text_make(ticket->lock->name, ticket->lock->name_len);
 
+    require(ticket->state == TICKET_HELD && ticket->loss == LOSS_NONE);
     hold_note_lost(core, ticket, reason);
     ticket->loss = LOSS_TOLD;
     bool known = ticket->session != NULL && ticket_known_holds(ticket) > 0;
@@ -195,6 +197,7 @@ hold_broken(struct core *core, struct ticket *ticket)
 static void
 hold_reenter(struct core *core, struct ticket *ticket, struct request *request)
 {
+    require(ticket->state == TICKET_HELD);
     if (ticket->holds >= PROTO_COUNT_MAX) {
         count(core->counters, COUNTER_limit_count);
         request_limit(core, request, "count");
@@ -359,6 +362,8 @@ hold_renew(struct core *core, struct ticket *ticket, struct request *request)
 void
 hold_claimed(struct core *core, struct ticket *ticket, struct request *request)
 {
+    require(ticket->state == TICKET_HELD);
+    require(request->fence == ticket->fence); /* DESIGN.md D7.3 */
     ticket->holds = request->holds;
     ticket->unattended = false;
     ticket->reborn = false;
@@ -412,6 +417,7 @@ hold_ends(const struct core *core, const struct ticket *ticket)
 static bool
 hold_serve(struct core *core, struct ticket *ticket, struct request *request)
 {
+    require(ticket_request(ticket) == request);
     if (request->command == COMMAND_UNLOCK)
         return hold_unlock(core, ticket, request);
     if (hold_ends(core, ticket))

@@ -39,6 +39,8 @@ ticket_send_release(struct core *core, struct ticket *ticket)
     struct op *op = ticket_op(core, ticket, OP_RELEASE);
     uint64_t wait_us = core->settings.redis_timeout_us;
 
+    require(ticket->state == TICKET_LEAVING);
+    require(handle_equal(ticket->main_op, HANDLE_NONE));
     ticket->refresh_us = NEVER;
     if (op == NULL) {
         ticket->refresh_us = core->now_us + RETRY_US;
@@ -69,6 +71,7 @@ void
 ticket_leave_at(struct core *core, struct ticket *ticket, uint64_t at_us)
 {
     require(handle_equal(ticket->main_op, HANDLE_NONE));
+    require(at_us >= core->now_us);
     /* What it asked for all of our waiters, somebody else must ask now. */
     if (ticket->state == TICKET_WAITING &&
         !handle_equal(ticket->renew_op, HANDLE_NONE))
@@ -113,6 +116,7 @@ void
 ticket_end(struct core *core, struct ticket *ticket)
 {
     require(!ticket->reclaiming);
+    require(handle_equal(ticket->main_op, HANDLE_NONE));
     if (ticket->state != TICKET_HELD) /* else its loss is in the log */
         ticket_log(ticket, LOG_DEBUG,
             ticket->state == TICKET_LEAVING && ticket->fence > 0

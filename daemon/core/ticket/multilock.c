@@ -132,6 +132,7 @@ multilock_advance(struct core *core, struct multilock *multilock)
     const struct request *parent = slab_get(&core->requests, multilock->parent);
     struct request *member = multilock_member(core, multilock, multilock->got);
 
+    require(multilock->got < multilock->count);
     require(member != NULL && parent != NULL);
     request_begin_member(core, member, parent);
     if (member->wait_us == 0 && parent->wait_us > 0) {
@@ -148,6 +149,8 @@ multilock_granted(
     struct multilock *multilock = multilock_of(core, granted);
     struct multilock_member *member = &multilock->members[multilock->got++];
 
+    require(multilock_member(core, multilock, multilock->got - 1) == granted);
+    require(ticket->state == TICKET_HELD && ticket->holds > 0);
     member->ticket = slab_handle(&core->tickets, ticket);
     member->fence = ticket->fence;
     granted->member = MEMBER_HAD;

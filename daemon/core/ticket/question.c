@@ -43,6 +43,8 @@ void
 ticket_ask(struct core *core, struct ticket *ticket, struct request *request,
     uint64_t deadline_us)
 {
+    require(ticket->state == TICKET_IDLE || ticket->state == TICKET_ASKING);
+    require(handle_equal(ticket->main_op, HANDLE_NONE));
     struct op *op = ticket_question(core, ticket, request, OP_ACQUIRE);
     if (op == NULL)
         return;
@@ -65,6 +67,8 @@ ticket_ask(struct core *core, struct ticket *ticket, struct request *request,
 void
 claim_ask(struct core *core, struct ticket *ticket, struct request *request)
 {
+    require(ticket->state == TICKET_IDLE || ticket->state == TICKET_ASKING);
+    require(handle_equal(ticket->main_op, HANDLE_NONE));
     struct op *op = ticket_question(core, ticket, request, OP_RENEW);
     if (op == NULL)
         return;
@@ -124,6 +128,8 @@ ticket_reclaim(struct core *core, struct ticket *ticket)
     uint64_t redis_timeout_us = core->now_us + core->settings.redis_timeout_us;
     bool held = ticket->state == TICKET_HELD;
 
+    require(held || ticket->state == TICKET_WAITING);
+    require(handle_equal(ticket->renew_op, HANDLE_NONE));
     if (op == NULL) {
         if (held)
             ticket->renew_us = core->now_us + RETRY_US;
@@ -150,6 +156,7 @@ ticket_send_renewal(struct core *core, struct ticket *ticket,
 {
     struct op *op = ticket_op(core, ticket, OP_RENEW);
 
+    require(ticket->state == TICKET_HELD);
     require(!ticket->reclaiming);
     if (op == NULL) {
         ticket->renew_us = core->now_us + RETRY_US;
@@ -173,6 +180,7 @@ hold_end_by(struct ticket *ticket, uint64_t now_us, uint64_t end_us)
 {
     uint64_t hold_us = end_us - now_us;
 
+    require(end_us >= now_us);
     ticket->hard_end_us = us_min(ticket->hard_end_us, end_us);
     ticket->stands_us = us_min(ticket->stands_us, end_us);
     ticket->foreign_us = us_min(ticket->foreign_us, end_us);
@@ -219,6 +227,7 @@ ticket_begin(struct core *core, struct ticket *ticket, struct request *request)
 void
 claim_begin(struct core *core, struct ticket *ticket, struct request *request)
 {
+    require(ticket->state == TICKET_IDLE);
     if (core->stopping) {
         request_refuse(core, request, ERROR_DRAINING, NULL);
         return;

@@ -104,6 +104,7 @@ release_done(
                    !leaving_is_awaited(ticket);
 
     require(ticket->state == TICKET_LEAVING);
+    require(handle_equal(ticket->main_op, HANDLE_NONE));
     bool given = release_answer(core, ticket, result->status);
     if (given || result->status == OP_OK)
         core->hooks->released(core, ticket, result->sent_us);

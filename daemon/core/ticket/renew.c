@@ -84,6 +84,8 @@ hold_renewed(struct core *core, struct ticket *ticket, const struct op *op)
     const struct op_result *result = &op->result;
     bool late = ticket->jeopardy;
 
+    require(ticket->state == TICKET_HELD);
+    require(handle_equal(ticket->renew_op, HANDLE_NONE));
     count(core->counters, COUNTER_renewals);
     if (request == NULL && !op->sets_end) /* not what a client has asked for */
         hold_note_margin(core, ticket);

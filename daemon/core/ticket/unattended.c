@@ -21,6 +21,7 @@ ticket_orphan(struct core *core, struct ticket *ticket)
 
     require(list_empty(&ticket->requests));
     ticket_detach(core, ticket);
+    require(ticket->session == NULL);
     switch (ticket->state) {
     case TICKET_HELD:
         if (!killed)

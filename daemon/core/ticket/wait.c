@@ -72,6 +72,7 @@ wait_is_ours(struct core *core, struct ticket *ticket)
 static void
 wait_attend(struct core *core, struct ticket *ticket, struct request *request)
 {
+    require(ticket->state == TICKET_WAITING && ticket->unattended);
     if (ticket->ask.shared != request->ask.shared ||
         ticket->ask.permits != request->ask.permits ||
         ticket->ask.permits_max != request->ask.permits_max) {
@@ -185,6 +186,7 @@ void
 request_end(struct core *core, struct request *request, enum error_code code,
     const char *why)
 {
+    require(!request->ended);
     if (request->ticket->state != TICKET_ASKING || code == ERROR_DRAINING) {
         request_refuse(core, request, code, why);
         return;
@@ -270,6 +272,7 @@ lock_timer(struct core *core, struct lock *lock)
 {
     struct ticket *ticket = lock_first_waiter(lock);
 
+    require(!wheel_node_set(&lock->timer) && lock->refs > 0);
     if (lock->all_waiters)
         lock_refresh_waiters(core, lock);
     lock->all_waiters = false;
