@@ -604,10 +604,12 @@ check_ticket(const struct core *core, const struct ticket *ticket)
     if (ticket->session == NULL || gone)
         require(list_empty(&ticket->requests));
     const struct session *session = ticket->session;
-    if (ticket->state == TICKET_HELD && !ticket->unattended)
+    if (ticket->state == TICKET_HELD && !ticket->unattended) {
+        require(session != NULL);
         require((ticket->ask.hold_ms > 0
                         ? session->leased_us
                         : session->least_us) <= ticket->deadline_us);
+    }
     (void)core;
 }
 

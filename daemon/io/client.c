@@ -605,7 +605,7 @@ effect_line(
 void
 client_leave(struct client *client)
 {
-    struct sockaddr_storage address;
+    struct sockaddr_storage address = {.ss_family = AF_UNSPEC};
     socklen_t len = sizeof(address);
     uint32_t uid = UINT32_MAX;
     uint8_t source[16];

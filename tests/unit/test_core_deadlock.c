@@ -38,7 +38,7 @@ START_TEST(cycles)
 
     struct stub *stub = stub_new(table[_i].cores);
     unsigned count = table[_i].count;
-    struct at at[8];
+    struct at at[8] = {{0}};
     cycle(stub, at, count);
     stub_pass(stub, 100);
     const char *line = stub_heard(stub, at[count - 1]);

@@ -12,9 +12,9 @@ void multilock_lost(struct core *core, const struct request *had);
 /* The member that is asked for is granted. The next member is asked for, or the
  * LOCK is answered. */
 void multilock_granted(
-    struct core *core, struct request *member, struct ticket *ticket);
+    struct core *core, struct request *granted, struct ticket *ticket);
 
-/* Begins a LOCK of several names. `whole` is refused and freed if a limit or
+/* Begins a LOCK of several names. `parent` is refused and freed if a limit or
  * the request forbids it. */
 void multilock_begin(
     struct core *core, struct request *parent, const struct request_line *line);
