@@ -204,8 +204,10 @@ cell_fill(struct cell *cell, const struct out_column *column,
 
     if ((us || column->type == OUT_TYPE_MS) &&
         holdfast_event_number(event, column->key, &number)) {
-        (us ? duration_us_text : out_duration)(
-            number, duration, sizeof(duration));
+        if (us)
+            duration_us_text(number, duration, sizeof(duration));
+        else
+            out_duration(number, duration, sizeof(duration));
         text = duration;
         len = strlen(duration);
     }
