@@ -311,8 +311,8 @@ core_unheard(struct core *core)
     }
 }
 
-/* Who comes back for a hold has to wait until it has been shown; the others
- * only wait for their deadlines. */
+/* No pause for a hold whose client is away: it cannot come back for the hold
+ * before that. Other holds only wait for their deadlines. */
 static uint64_t
 changed_pause_us(
     struct core *core, const struct ticket *ticket, uint64_t half_us)
@@ -323,8 +323,8 @@ changed_pause_us(
                                       : random_below(&core->random, half_us);
 }
 
-/* What it has lost is put right: releases first, then holds, then those that
- * wait, about in the order in which they came. */
+/* Repairs what the node has lost: releases first, then holds, then waits, about
+ * in their order of arrival. */
 static void
 core_changed(struct core *core)
 {
@@ -395,8 +395,8 @@ core_owes(const struct core *core)
            !list_empty(&core->telling) || !list_empty(&core->ending);
 }
 
-/* What was put off to the end of a step, when nobody on the way is left; as
- * much of it as there is room for. */
+/* Does, at the end of a step, what was put off until no caller is on the way;
+ * as much as there is room for. */
 static void
 core_settle(struct core *core)
 {

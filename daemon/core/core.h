@@ -58,8 +58,8 @@ struct core_event {
             uint64_t silence_us; /* TCP ends no silent session sooner;
                                   * UINT64_MAX: a Unix socket */
             uint8_t address[16]; /* the same for those who count as one */
-            /* Who it is, where the connection itself shows that, out of
-             * settings->users, and by what; NULL: it does not. */
+            /* The user out of settings->users that the connection itself
+             * shows, and by what; NULL: it shows none. */
             struct user *user;
             uint32_t mark;
         } open;
@@ -153,8 +153,7 @@ struct core_totals {
     uint32_t ops;
 };
 
-/* What there is of a namespace at the moment; and what was counted since the
- * start. */
+/* A namespace: its present figures, and its counts since the start. */
 struct core_namespace {
     const struct namespace *counted; /* ref, the core's */
     uint32_t held;
@@ -182,7 +181,7 @@ struct core_audit {
 /* Copies the figures of the last audit that has ended. */
 void core_last_audit(const struct core *core, struct core_audit *audit);
 
-/* What there is at the moment. */
+/* The present figures. */
 void core_totals(const struct core *core, struct core_totals *totals);
 
 /* Checks every invariant at the cost of a walk over all; for tests. */

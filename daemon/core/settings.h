@@ -1,6 +1,6 @@
 /*
- * What the core needs to know of the configuration. Durations in microseconds
- * but for lease_ms, which goes to Redis as it is.
+ * The core's part of the configuration. Durations in microseconds but for
+ * lease_ms, which goes to Redis as it is.
  */
 #ifndef HOLDFAST_CORE_SETTINGS_H
 #define HOLDFAST_CORE_SETTINGS_H
@@ -13,7 +13,7 @@
 /* How long an unclaimed grant to another broker's waiter stands. */
 #define CORE_EXPIRY_MS 2000
 
-/* What a broker remembers of what it has given back; 328 bytes each. */
+/* Releases that a broker remembers; 328 bytes each. */
 #define CORE_RELEASES_KEPT 8192
 
 /* From when on an audit tells of what it finds, in ms; 0: never. */

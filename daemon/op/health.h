@@ -48,7 +48,7 @@ struct health {
     struct health_node nodes[HEALTH_NODES_MAX];
 };
 
-/* What stands in the way of a lock. */
+/* The reason that a lock cannot be taken. */
 struct health_why {
     enum health_reason reason;      /* FINE: nothing that is known */
     const struct health_node *node; /* ref; NULL: no node in particular */
@@ -60,7 +60,7 @@ struct health_why health_why(const struct health *health);
 /* Of locks in that slot; HEALTH_NO_SLOT: of any. `health` may be NULL. */
 struct health_why health_why_slot(const struct health *health, uint16_t slot);
 
-/* What is sent in reason= and in the log; empty for FINE. */
+/* The word in reason= and in the log; empty for FINE. */
 const char *health_word(enum health_reason reason);
 
 /* ready, settling, refusing, or away. */

@@ -1,5 +1,5 @@
 /*
- * What a counter is for Prometheus: of which family, and which part of that.
+ * Counters for Prometheus: the family of each one, and its part of that.
  */
 #ifndef HOLDFAST_OP_METRIC_H
 #define HOLDFAST_OP_METRIC_H

@@ -2,10 +2,10 @@
  * One operation on one lock's record in Redis: what the core asks of the store,
  * and what the store answers.
  *
- * The core fills in a `struct op` of its slab and puts it among its effects;
- * the store owns it from then until it gives it back with a result, exactly
- * once; the core may only have it hurry. Names and words are refs that stay
- * valid for as long.
+ * The core fills in a `struct op` of its slab and puts it among its effects.
+ * From then on the store owns it, until the store gives it back with a result,
+ * exactly once. The core may only have it hurry. Names and words are refs that
+ * stay valid for as long.
  */
 #ifndef HOLDFAST_OP_OP_H
 #define HOLDFAST_OP_OP_H
@@ -24,7 +24,7 @@ enum op_kind {
     OP_KIND_COUNT
 };
 
-/* What the handle `owner` is of. */
+/* The kind of the handle `owner`. */
 enum op_owner {
     OP_OF_TICKET,
     OP_OF_LOCK,
@@ -33,7 +33,7 @@ enum op_owner {
     OP_OF_AUDIT,
 };
 
-/* Whom an OP_INSPECT or an OP_BREAK is for. */
+/* The reader of an OP_INSPECT or an OP_BREAK. */
 enum op_reader {
     READER_PENDING, /* SHOW, BREAK: `owner` is the request */
     READER_BREAK,   /* BREAK, whether it is done: likewise */
@@ -58,7 +58,7 @@ enum op_status {
     OP_REFUSED,   /* the record is not ours, too new, or the script failed */
 };
 
-/* What a LOCK asks for beside the name. */
+/* The options of a LOCK. */
 struct ask {
     bool shared;
     uint32_t permits;
@@ -160,7 +160,7 @@ struct op {
     bool holds;    /* OP_RENEW with `moves`: of what this broker holds */
     bool raises;   /* OP_RENEW: the fence is `seen`, where it is lower */
     bool agreed;   /* and where it is higher, too: a majority has it */
-    bool unwanted; /* what has not been sent is given back, as OP_UNSENT */
+    bool unwanted; /* given back as OP_UNSENT if not sent yet */
     bool repeats;  /* OP_RELEASE: so it is where the node has lost nothing */
     bool yields;   /* OP_RELEASE: no client waits for its answer */
     uint32_t generation;
@@ -174,7 +174,7 @@ struct op {
     uint32_t lease_ms;
     struct ask ask;       /* OP_ACQUIRE */
     uint64_t hard_end_us; /* OP_RENEW: of lease=, WHEEL_NEVER: none */
-    uint64_t deadline_us; /* where Redis cannot be asked */
+    uint64_t deadline_us; /* while Redis cannot be asked */
     uint64_t end_us;      /* in any case; 0: not before it is answered */
     /* OP_ACQUIRE, OP_RENEW of a wait: the end of the lease of a hold that an
      * earlier question may have got; WHEEL_NEVER: of no such hold. */

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What is odd about a record; of `wrong` what does not make sense. */
+/* Oddities of a record; `wrong` says why one makes no sense. */
 #define SUSPECT_OLD_HOLD  1u
 #define SUSPECT_OLD_WAIT  2u
 #define SUSPECT_LATE_HOLD 4u /* its broker has not renewed it */
@@ -39,9 +39,9 @@ struct op_suspect {
 
 /*
  * A step of an audit. It goes to the first node from `node` on that has
- * records, which `node` says then: OP_GONE, there is none after the first. What
- * cannot be asked now is not asked again: OP_UNSENT (also where no node at all
- * is known), OP_UNKNOWN, OP_REFUSED.
+ * records, which `node` says then: OP_GONE, there is none after the first. A
+ * step that cannot be asked now is not asked again: OP_UNSENT (also where no
+ * node at all is known), OP_UNKNOWN, OP_REFUSED.
  */
 struct op_audit {
     uint32_t node;
@@ -51,7 +51,7 @@ struct op_audit {
     bool marked;
     uint64_t cursor;  /* 0: the node's first step; then the next, 0: none */
     uint32_t count;   /* keys, about */
-    uint64_t hold_ms; /* what is as old is seen */
+    uint64_t hold_ms; /* report holds this old */
     uint64_t wait_ms;
     /* the answer */
     char name[80]; /* of the node, for people */

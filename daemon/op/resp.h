@@ -1,8 +1,8 @@
 /*
  * RESP2: replies as trees, and commands into a buffer.
  *
- * Who reads bytes into such a tree (io, with hiredis' reader; the simulator,
- * from its own Redis) owns its memory; the store only looks at it during a
+ * The reader of the bytes owns such a tree's memory: io with hiredis' reader,
+ * or the simulator from its own Redis. The store only looks at it during a
  * call.
  */
 #ifndef HOLDFAST_OP_RESP_H

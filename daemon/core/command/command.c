@@ -133,7 +133,7 @@ command_to_ticket(
     ticket_advance(core, ticket);
 }
 
-/* What a LOCK asks for; NULL where that makes sense, else what does not. */
+/* Reads the options of a LOCK. NULL, or the error. */
 static const char *
 lock_ask(
     const struct core *core, const struct request_line *line, struct ask *ask)
@@ -165,8 +165,8 @@ lock_ask(
 
 /*
  * With reenter=0: whether the owner has the lock already, or will when its
- * earlier requests are answered. What is sent is carried out in order, so the
- * last of those about the lock says so.
+ * earlier requests are answered. Requests are carried out in order, so the last
+ * one about the lock decides.
  */
 static bool
 lock_would_reenter(const struct core *core, const struct session *session,

@@ -2,12 +2,11 @@
  * Looks: readings of records for the search for cycles, few enough that Redis
  * has time for all else. inspection_queue.c has the probes that wait for them.
  *
- * All probes that come to a lock while its record is being read, or is not to
- * be read just now, share the next reading: it is made after all of them have
- * come, as the second round must not see what was before the first one's end.
- * A record of many tickets is read the more rarely, and readings and messages
- * together take no more than a part of Redis' time; readings that are put off
- * for that are counted.
+ * Probes share the next reading of a lock that is being read or may not be read
+ * yet. That reading begins after all of them have come: the second round must
+ * not see what was before the first one's end. The more tickets a record has,
+ * the more rarely it is read. Readings and messages together take a bounded
+ * part of Redis' time; readings that are put off for that are counted.
  *
  * See DESIGN.md D6.3.
  */
@@ -93,9 +92,8 @@ inspection_send(struct core *core, struct inspection *inspection)
     op_submit(core, op);
 }
 
-/* The next one: those that few probes wait for and those that many do take
- * turns, or who has found a lock that nobody else asks after would wait for all
- * who have not. NULL: there is none. */
+/* The next one; NULL: none. Locks that few probes wait for and locks that many
+ * wait for take turns, or the few would wait for all the others. */
 static struct inspection *
 inspections_next(struct core *core)
 {
@@ -131,7 +129,7 @@ inspections_timer(struct core *core, struct wheel_node *node)
     inspection_go_on(core, container_of(node, struct inspection, timer));
 }
 
-/* What the step had no room for is first in the next reading. */
+/* Probes that the step had no room for are first in the next reading. */
 static void
 inspection_return(struct inspection *inspection)
 {

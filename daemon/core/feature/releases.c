@@ -7,11 +7,11 @@
  * before. Late or repeated a release is harmless: it strikes out the ticket of
  * that request and that fence, or nothing.
  *
- * The newest come first, as they are the likeliest to be missing. What a node
- * does not take is sent again, until its leases are over. So is what a session
- * has given back that had moved here, until the node is settled: the broker it
- * has left may not have heard of it, and put its ticket there again. Few are
- * under way at a time; they have room of their own.
+ * The newest come first, as they are the likeliest to be missing. A release
+ * that a node does not take is sent again, until its leases are over. So are
+ * releases of a session that has moved here, until the node is settled: the
+ * broker it has left may put its ticket there again. Few are under way at a
+ * time; they have room of their own.
  *
  * See DESIGN.md D3.8.
  */
@@ -131,9 +131,8 @@ release_owe(
         releases_pass(core, releases, core->now_us);
 }
 
-/* The hold or the wait is over, for its client or in Redis, by an answer to
- * what was sent at `sent_us`: if that was before the latest history, it may be
- * of the one before. */
+/* The hold or the wait is over, for its client or in Redis, by an answer to a
+ * call sent at `sent_us`. Before the latest history, it may be of the last. */
 void
 releases_note(struct core *core, const struct ticket *ticket, uint64_t sent_us)
 {

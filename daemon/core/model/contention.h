@@ -1,12 +1,12 @@
 /*
- * The names of the locks that are waited for most, in bounded memory: the
- * space-saving summary (Metwally, Agrawal and El Abbadi, "Efficient Computation
- * of Frequent and Top-k Elements in Data Streams", 2005), whose counts are
- * halved each minute.
+ * The names of the locks that are waited for most, in bounded memory. This is
+ * the space-saving summary: Metwally, Agrawal and El Abbadi, "Efficient
+ * Computation of Frequent and Top-k Elements in Data Streams", 2005. Its counts
+ * are halved each minute.
  *
- * Of N waits counted so far (halved likewise) no name's count is wrong by more
- * than N / CONTENTION_KEPT, and one more for the rounding; and no name with
- * more waits than that is missing.
+ * N is the sum of all waits so far, halved likewise. A count is wrong by at
+ * most N / CONTENTION_KEPT, and 1 for the rounding. No name with more waits
+ * than that is missing.
  *
  * Nothing here knows of locks, nor of time but by what it is told; what is put
  * off while nobody calls is done by the next call.
@@ -27,7 +27,7 @@ struct contended {
     uint64_t seen;           /* so many at least: since it is kept */
     uint64_t waited_us;      /* of all who waited, since it is kept */
     uint64_t at_us;          /* by then */
-    uint32_t waiters;        /* who wait now */
+    uint32_t waiters;        /* at present */
     uint8_t place;           /* in the heap */
     uint8_t name_len;
     char name[PROTO_NAME_MAX];

@@ -58,7 +58,7 @@ effects_room(const struct effects *effects)
 }
 
 /* Within a step: whether what answers one of many may go on; half of what the
- * step may add is left for all else then. Where not, the rest comes later. */
+ * step may add is left for all else then. Else the rest comes later. */
 static inline bool
 effects_spare(const struct effects *effects)
 {

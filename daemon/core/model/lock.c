@@ -1,7 +1,7 @@
 /*
  * Locks that this broker has something to do with: found by name, kept while
- * tickets, operations or the timer refer to them. What Redis holds is the
- * truth; here is only who of ours is interested.
+ * tickets, operations or the timer refer to them. Redis has the truth. Here are
+ * only this broker's own tickets.
  *
  * See DESIGN.md D10.3.
  */

@@ -11,9 +11,9 @@
 
 #define WATCH_PART     64     /* events of a session before it must read */
 #define WATCH_TICKETS  512    /* that an inspection shows */
-#define WATCH_RETRY_US 500000 /* where Redis cannot be asked */
+#define WATCH_RETRY_US 500000 /* while Redis cannot be asked */
 
-/* What is known of a watched lock. */
+/* The known state of a watched lock. */
 struct lock_news {
     bool known;
     uint32_t holders;

@@ -59,7 +59,7 @@ void namespaces_change(
  * it begins with. */
 uint8_t namespaces_find(const struct namespaces *namespaces, struct text name);
 
-/* What people call it. */
+/* Its name for people. */
 struct text namespace_name(const struct namespace *namespace);
 
 /* The row of the metrics for a counter of namespaces. */

@@ -68,8 +68,8 @@ request_create(
 }
 
 /*
- * The request's connection has ended. What was had stands for a LOCK that may
- * come again, where the session is kept; else it is released with all else.
+ * The request's connection has ended. In a kept session the members' holds stay
+ * for a LOCK that may come again; else they are released with all others.
  */
 static void
 multilock_abandon(struct core *core, struct request *request)

@@ -10,7 +10,7 @@
 #include "daemon/op/op.h"
 #include "proto/request.h"
 
-/* What a request is to a LOCK of several names. */
+/* A request's part in a LOCK of several names. */
 enum member_state {
     MEMBER_NONE,  /* nothing: it is of its own */
     MEMBER_WAITS, /* for the names before it: nothing is asked yet */

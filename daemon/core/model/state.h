@@ -74,7 +74,7 @@ struct core {
     uint64_t stop_us; /* NEVER; when grace is over; 0: it is */
     struct list
         inspections_due[2];    /* looks to be sent: for few, and for many */
-    unsigned inspections_turn; /* whose it is */
+    unsigned inspections_turn; /* next queue */
     struct wheel_node inspections_timer; /* there is time for one */
     uint64_t inspections_paid_us;        /* Redis' time is used up until then */
     struct search_mark search_marks[SEARCH_MARKS];

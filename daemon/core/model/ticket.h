@@ -95,7 +95,7 @@ struct ticket {
     uint64_t stands_us;   /* others see that lease until then; NEVER: none */
     uint64_t granted_us;
     uint64_t deadline_us; /* believed no longer than this */
-    uint64_t foreign_us;  /* by what another broker has told, this long */
+    uint64_t foreign_us;  /* deadline that another broker may have told */
     uint64_t jeopardy_us; /* when to warn; NEVER: has been done */
     uint64_t renew_us;    /* when to renew; NEVER: not again */
     /* of a wait */

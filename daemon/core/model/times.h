@@ -9,7 +9,7 @@
 /* From `low_us` to 1.1 times as much, so that many do not come together. */
 uint64_t core_jitter(struct core *core, uint64_t low_us);
 
-/* What two clocks may disagree on over a lease, as Redlock has it. */
+/* The drift between two clocks over a lease, as in Redlock. */
 uint64_t drift_margin_us(uint64_t lease_us);
 
 /* The end of the lease of a hold that Redis granted at `from_us` at the

@@ -1,6 +1,6 @@
 /*
- * What Redis said to the questions about a ticket that is not granted yet, and
- * how a wait goes on or ends by that.
+ * Redis' answers about a ticket that is not granted yet, and how a wait goes on
+ * or ends by them.
  */
 #include "daemon/core/ticket/acquire.h"
 
@@ -22,7 +22,7 @@
 
 #include "daemon/base/assert.h"
 
-/* Who is in the way, and for how long if it goes on as it went. */
+/* The holder in the way, and for how long if it goes on as it went. */
 static void
 reply_holder(
     struct reply *reply, const struct ask *ask, const struct op_result *result)
@@ -35,7 +35,7 @@ reply_holder(
     reply_pair_if(reply, "holder", result->holder_client);
     reply_pair_if(reply, "note", result->holder_note);
     reply_pair_number(reply, "age_ms", age_ms);
-    /* Where several hold it together nobody knows who will be first to go. */
+    /* Of several holders nobody knows which one ends first. */
     if (typical_ms > 0 && result->ahead > 0 && ask->permits_max == 0 &&
         !ask->shared)
         reply_pair_number(reply, "estimate_ms",
@@ -127,8 +127,8 @@ wait_end(struct core *core, struct ticket *ticket, struct request *request,
 
 /*
  * Redis has not given it the lock, and would have to be asked again: its
- * session sends no more, and the LOCK ends by that. Where the session is kept a
- * place in the queue stays. False: the session goes on, or there is no LOCK.
+ * session sends no more, and the LOCK ends by that. A kept session's place in
+ * the queue stays. False: the session goes on, or there is no LOCK.
  */
 static bool
 wait_called_off(struct core *core, struct ticket *ticket)
@@ -429,7 +429,7 @@ claim_done(
     case OP_UNSENT:
         code = ERROR_UNAVAILABLE;
         break;
-    case OP_MISSING: /* whoever had it may put it there again */
+    case OP_MISSING: /* its earlier holder may put it there again */
         if (request != NULL && ticket->fate != FATE_ABANDONED)
             request_unavailable(core, request, us_from_ms(result->again_ms));
         ticket_rest(core, ticket);

@@ -52,7 +52,7 @@ answer_count(struct core *core, struct request *request, uint32_t holds)
     request_free(core, request);
 }
 
-/* What stands in the way of a request, as far as is known. */
+/* The reason that a request is not answered, as far as is known. */
 static struct health_why
 request_why(const struct core *core, const struct request *request)
 {
@@ -109,8 +109,8 @@ multilock_roll_back(struct core *core, struct multilock *multilock)
 
 /*
  * A member has been refused: by `code`, of which more is said in key=value
- * where there is a key. What was had is given back, unless the request is only
- * called off here and the client goes on elsewhere.
+ * where there is a key. Granted members are given back, unless the request is
+ * only called off here and the client goes on elsewhere.
  */
 static void
 multilock_refused(struct core *core, struct request *member,

@@ -33,9 +33,9 @@ ticket_wanted(const struct ticket *ticket)
 }
 
 /*
- * The deadline that follows from an answer to a call sent at `sent_us`. What
- * was believed before, and told, stands where the lease was not prolonged: that
- * this answer was longer on its way makes it no sooner.
+ * The deadline that follows from an answer to a call sent at `sent_us`. If the
+ * lease was not prolonged, the deadline that the client was told stands: an
+ * answer that was longer on its way makes it no sooner.
  */
 static uint64_t
 hold_deadline(const struct core *core, const struct ticket *ticket,
@@ -143,13 +143,12 @@ ticket_rival(const struct ticket *ticket)
 
 /*
  * Redis has given the lock to a ticket while another one of ours is believed to
- * hold it (its data or its clock were changed, or the other one was claimed and
- * given back elsewhere): the larger fence is right, and whoever has lost is
- * told before the other one is. False: it is the ticket. Fences of a semaphore
- * stand beside each other, so there what Redis has said last is right. What has
- * lost may be found to stand in Redis, of a semaphore: it is left to its lease,
- * since whoever cannot be told believes in it. Where more have lost than can be
- * told in this step, it is the ticket, too.
+ * hold it. Its data or its clock were changed, or the other one was claimed and
+ * given back elsewhere. The larger fence is right, and the loser is told first.
+ * False: the ticket has lost. Fences of a semaphore stand beside each other, so
+ * there Redis' last answer is right. A loser that still stands in a semaphore's
+ * record is left to its lease: a client that cannot be told believes in it. The
+ * ticket also loses if more have lost than this step has room to tell.
  */
 static bool
 ticket_displaces(struct core *core, const struct ticket *ticket)

@@ -276,8 +276,8 @@ hold_lock(struct core *core, struct ticket *ticket, struct request *request)
     bool moves =
         ticket->generation != request->session->generation || ticket->moving;
     const char *why = hold_objection(&ticket->ask, &request->ask);
-    /* What was put again may have been given back at another broker, and Redis
-     * have lost that with the fences that were granted since. */
+    /* A ticket that was put again may have been given back at another broker.
+     * Redis may have lost that, and the fences granted since. */
     if ((why != NULL && !moves) || (ticket->reborn && ticket->unattended))
         return hold_misfits(core, ticket, request, why);
     bool shares = why == NULL && request->ask.shared &&
@@ -422,7 +422,7 @@ hold_serve(struct core *core, struct ticket *ticket, struct request *request)
         return hold_unlock(core, ticket, request);
     if (hold_ends(core, ticket))
         return true;
-    /* What is put again is put as it is, before anything changes it. */
+    /* A lost ticket is put again as it is, before anything changes it. */
     if (ticket->reclaiming && request->command != COMMAND_LOCK)
         return true;
     if (request->command == COMMAND_RENEW)

@@ -1,7 +1,6 @@
 /*
- * A ticket that is LEAVING: it is struck out of the lock's record, again and
- * again until Redis has said so or its lease is over in any case. release.c has
- * what Redis said.
+ * A ticket that is LEAVING: it is struck out of the lock's record, repeatedly
+ * until Redis confirms it or the lease is over. release.c takes the answers.
  */
 #include "daemon/core/ticket/leave.h"
 
@@ -72,7 +71,7 @@ ticket_leave_at(struct core *core, struct ticket *ticket, uint64_t at_us)
 {
     require(handle_equal(ticket->main_op, HANDLE_NONE));
     require(at_us >= core->now_us);
-    /* What it asked for all of our waiters, somebody else must ask now. */
+    /* It asked for all of our waiters; another one must ask now. */
     if (ticket->state == TICKET_WAITING &&
         !handle_equal(ticket->renew_op, HANDLE_NONE))
         lock_ask_at(core, ticket->lock, core->now_us + RETRY_US);

@@ -5,12 +5,12 @@
  * the same for everybody, so that two such requests never wait for one another.
  * Each member is a LOCK of its own, whose answer comes here instead of to the
  * client. All of them take their turn at their tickets when the request comes,
- * and keep it until it is answered, so that what the client sent after it on
- * any of the names comes after it.
+ * and keep it until it is answered. So later requests of the client on any of
+ * the names come after it.
  *
- * Until the last one is had, what was had before is no hold that the client
- * knows of: it is not listed, not given back by UNLOCK, and where it is lost or
- * another member fails, all of it is given back and the request refused.
+ * Until the last member is granted, the client knows of no hold: LIST does not
+ * show the members, and UNLOCK does not release them. If one is lost or fails,
+ * all are released and the request is refused.
  *
  * request.c has the parts as requests, final.c the refusal of all of them.
  *
@@ -107,8 +107,8 @@ multilock_answer(struct core *core, const struct multilock *multilock,
     answer_end(core, parent->session, &reply);
 }
 
-/* All are had. What waited for that goes on, and a session that ends gives all
- * back. */
+/* All are granted. Requests that waited for that go on, and a session that ends
+ * gives all back. */
 static void
 multilock_finish(struct core *core, struct multilock *multilock)
 {

@@ -1,6 +1,6 @@
 /*
- * What Redis is asked about a ticket: to acquire, to claim, to renew, to look
- * after a wait, to put a lost ticket back. leave.c asks for its release.
+ * Questions to Redis about a ticket: acquire, claim, renew, look after a wait,
+ * put a lost ticket back. leave.c asks for its release.
  */
 #include "daemon/core/ticket/question.h"
 
@@ -19,8 +19,8 @@ request_end_us(const struct core *core, const struct request *request)
 }
 
 /*
- * What Redis is asked for the request: under a new request id, unless the last
- * question is in doubt. NULL: no room, and the request was refused.
+ * The question for the request, under a new request id unless the last question
+ * is in doubt. NULL: no room, and the request was refused.
  */
 static struct op *
 ticket_question(struct core *core, struct ticket *ticket,

@@ -1,7 +1,4 @@
-/*
- * What Redis said to the release of a ticket that is LEAVING, and whom that
- * answers.
- */
+/* Redis' answers to the release of a LEAVING ticket, for its requests. */
 #include "daemon/core/ticket/release.h"
 
 #include "daemon/core/model/hooks.h"
@@ -27,8 +24,8 @@ release_answer(struct core *core, struct ticket *ticket, enum op_status status)
     bool ours = core->now_us < ticket->deadline_us;
     if (status == OP_OK || (status == OP_MISSING && ours) ||
         (status == OP_GONE && ticket->doubt && ours)) {
-        /* Gone after a lost answer and before the deadline: it was us. Where
-         * Redis has lost it nobody has been granted it since. */
+        /* Gone after a lost answer and before the deadline: it was us. If Redis
+         * has lost it, nobody has been granted it since. */
         count(core->counters, COUNTER_releases);
         answer_count(core, request, 0);
         return true;

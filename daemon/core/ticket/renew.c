@@ -45,8 +45,8 @@ hold_event(
 /*
  * The end of lease= that follows from less than a lease: Redis has counted it
  * from an earlier question, whose answer was lost. As with a deadline, what was
- * told before is made no sooner by an answer that was longer on its way. Where
- * its end is further away, it only was not renewed, but made a shared one.
+ * told before is made no sooner by an answer that was longer on its way. A hold
+ * whose end is further away was not renewed, only made shared.
  */
 static uint64_t
 hold_end_in_record(

@@ -17,8 +17,8 @@
 #include "daemon/core/ticket/wait.h"
 
 /*
- * A ticket was put again. Where somebody who came later has its number by now
- * it has got another one, and by that one it is given back.
+ * A ticket was put again. If a later ticket has its number by now, it has got
+ * another one, and is given back by that one.
  */
 static void
 reclaim_done(struct ticket *ticket, const struct op_result *result)

@@ -1,15 +1,14 @@
 /*
  * A ticket that is not granted yet: ASKING, when Redis has been asked and has
  * not answered, and WAITING, when it stands in the queue. A place in the queue
- * lasts as long as it is asked after; a wait ends by a grant, by its wait=, by
- * CANCEL, or by a cycle of owners that wait for one another.
+ * lasts as long as it is asked after. A wait ends by a grant, its wait=, CANCEL
+ * or a deadlock.
  *
  * Here is what requests, the end of the session and the timer of the lock do to
  * such a ticket. question.c asks Redis, and acquire.c takes the answers.
  *
- * The timer of the lock is the backstop of hand-over: only the first of our
- * waiters asks when the holder's lease may be over, so that a queue is never a
- * herd.
+ * The timer of the lock is the backstop of hand-over. Only the first of our
+ * waiters asks when the holder's lease may be over: a queue is never a herd.
  */
 #include "daemon/core/ticket/wait.h"
 
@@ -49,9 +48,9 @@ ticket_refuse_impatient(struct core *core, struct ticket *ticket)
 }
 
 /*
- * Whether what is known of an unattended wait is this connection's. Where it is
- * an earlier one's, Redis is asked first: it may have been granted since, here
- * or at another broker, and been given back; what is there, is this one's.
+ * Whether the known state of an unattended wait is this connection's. Redis is
+ * asked first about an earlier connection's: the wait may have been granted and
+ * given back since, here or at another broker.
  */
 static bool
 wait_is_ours(struct core *core, struct ticket *ticket)
@@ -132,10 +131,10 @@ wait_closes(struct core *core, struct ticket *ticket)
 }
 
 /*
- * ASKING: likewise. A LOCK that Redis is being asked about is answered by what
- * it says; one that only waits to be asked about ends, be it that Redis cannot
- * be asked, or that the broker is not settled with the node. That is known
- * here, or by the answer that comes at once then.
+ * ASKING: likewise. Redis' answer ends a LOCK that Redis is being asked about.
+ * A LOCK that waits to be asked about ends now: Redis cannot be asked, or the
+ * broker is not settled with the node. That is known here, or by the answer
+ * that comes at once then.
  */
 void
 asking_closes(struct core *core, struct ticket *ticket)
@@ -218,7 +217,7 @@ ticket_cancel(struct core *core, struct ticket *ticket, struct request *request,
         ticket->unattended = session_keeps(ticket->session);
     if (!serving || !stands || ticket->unattended) {
         request_refuse(core, request, code, why);
-        if (serving) /* what is queued behind it goes on */
+        if (serving) /* requests behind it go on */
             ticket_stir(core, ticket);
         return true;
     }
