@@ -539,6 +539,7 @@ store_check(const struct store *store)
         uint32_t calls = 0;
         LIST_EACH (at, &conn->calls)
             calls++;
+        conn_check(conn);
         require(calls == conn->call_count);
         require(conn->state != CONN_DOWN || calls == 0);
         require(held_calls(store, conn) == conn->held_count);

@@ -22,13 +22,12 @@
 void
 conn_connect(struct store *store, struct conn *conn, uint64_t now_us)
 {
-    require(conn->state == CONN_DOWN && list_empty(&conn->calls));
-    conn->state = CONN_CONNECTING;
-    conn->serial++;
-    conn->wish_connect = true;
+    require(list_empty(&conn->calls));
     conn->opened = false;
     conn->demoted = false;
-    conn->late = false;
+    conn_move(conn, CONN_CONNECTING);
+    conn->serial++;
+    conn->wish_connect = true;
     conn->deadline_us = now_us + store->settings.connect_timeout_us;
     buffer_clear(&conn->out);
 }
@@ -120,12 +119,9 @@ conn_lost(struct store *store, struct conn *conn, uint64_t now_us,
     conn->again = false;
     if (conn_answers(conn) && (!conn->wish_close || conn->demoted))
         conn_was_good(conn, now_us);
-    conn->state = CONN_DOWN;
-    conn->late = false;
-    conn->named = false;
     if (was_ready && conn->client_id != 0)
         conn_remember(conn);
-    conn->client_id = 0;
+    conn_move(conn, CONN_DOWN);
     conn_drop_calls(store, conn);
     conn->retry_us = now_us + store_jitter(store, conn->backoff_us);
     conn->backoff_us = conn->backoff_us * 2 > BACKOFF_MAX_US

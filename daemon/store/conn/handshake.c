@@ -35,7 +35,7 @@ conn_connected(struct store *store, struct conn *conn, uint64_t now_us)
     if (conn->state != CONN_CONNECTING)
         return;
     count(store->counters, COUNTER_redis_connects);
-    conn->state = CONN_GREETING;
+    conn_move(conn, CONN_GREETING);
     if (sentinel_is(store, conn)) {
         conn_auth(store, conn, now_us, settings->sentinel_username,
             settings->sentinel_password);
@@ -222,7 +222,7 @@ conn_prepare(struct store *store, struct conn *conn, uint64_t now_us)
     char digits[20];
     struct call *call;
 
-    conn->state = CONN_PREPARING;
+    conn_move(conn, CONN_PREPARING);
     if (conn->old_client_id != 0 &&
         memcmp(conn->old_run_id, conn->run_id, sizeof(conn->run_id)) == 0) {
         size_t len = text_from_u64(digits, conn->old_client_id);
@@ -250,8 +250,8 @@ conn_ready(struct store *store, struct conn *conn, uint64_t now_us)
 {
     char name[80];
 
-    conn->state = CONN_READY;
     conn->again = false;
+    conn_move(conn, CONN_READY);
     /* Rights are a user's: they are looked at before anybody asks. */
     conn->unproved =
         conn_serves(store, conn) && (store->settings.username[0] != '\0' ||

@@ -22,6 +22,8 @@ _Static_assert(HEALTH_NODES_MAX == STORE_NODES_MAX, "as many");
 #define NODE_UNSAID    (UINT16_MAX - 1) /* of the log, at the start */
 #define NODE_GONE      (UINT16_MAX - 2) /* one that has been forgotten */
 
+/* conn_move() makes each move, and asserts that its table allows the move.
+ * conn_check() asserts what else is legal in a state. */
 enum conn_state {
     CONN_DOWN,       /* not before retry_us */
     CONN_CONNECTING, /* io has been asked */

@@ -7,6 +7,8 @@
  *   DOWN -> CONNECTING -> GREETING -> PREPARING -> READY
  *     ^--------- error, time-out, not what we need ----'
  *
+ * A Sentinel's connection has no PREPARING.
+ *
  * Replies come in order: nothing is sooner than the answer to the oldest call.
  * Where that takes longer than the command time-out, the connection is late.
  * Nothing more is sent then. Operations are given back when their own time is
@@ -25,6 +27,43 @@
 #include <stdlib.h>
 
 #define PING_AFTER_US 3000000
+
+#define TO(state) (1u << CONN_##state)
+
+void
+conn_check(const struct conn *conn)
+{
+    enum conn_state state = conn->state;
+
+    require(state <= CONN_READY);
+    if (conn->named || conn->client_id != 0)
+        require(state != CONN_DOWN && state != CONN_CONNECTING);
+    if (conn->late)
+        require(state == CONN_READY);
+    if (conn->again)
+        require(state != CONN_READY);
+}
+
+void
+conn_move(struct conn *conn, enum conn_state state)
+{
+    static const unsigned moves[] = {
+        [CONN_DOWN] = TO(CONNECTING),
+        [CONN_CONNECTING] = TO(GREETING) | TO(DOWN),
+        [CONN_GREETING] = TO(PREPARING) | TO(READY) | TO(DOWN),
+        [CONN_PREPARING] = TO(READY) | TO(DOWN),
+        [CONN_READY] = TO(DOWN),
+    };
+
+    require((moves[conn->state] & 1u << state) != 0);
+    conn->state = state;
+    if (state == CONN_DOWN) {
+        conn->late = false;
+        conn->named = false;
+        conn->client_id = 0;
+    }
+    conn_check(conn);
+}
 
 void
 conn_init(struct conn *conn, uint32_t index)

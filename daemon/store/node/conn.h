@@ -14,6 +14,12 @@
 /* Sets up a connection that is down. Connections never move in memory. */
 void conn_init(struct conn *conn, uint32_t index);
 
+/* Asserts what is legal together. See enum conn_state. */
+void conn_check(const struct conn *conn);
+
+/* Makes the transition, and ends what only a connection has. */
+void conn_move(struct conn *conn, enum conn_state state);
+
 /* Forgets what is known of the node, as the connection gets another one. */
 void conn_forget(struct conn *conn);
 

@@ -196,9 +196,8 @@ route_retire(struct store *store, uint64_t now_us)
         if (conn->state != CONN_DOWN) {
             conn->wish_close = true;
             conn->wish_connect = false;
-            conn->state = CONN_DOWN;
+            conn_move(conn, CONN_DOWN);
         }
-        conn->client_id = 0;
         replicas_retire(store, conn, now_us);
         node->used = false;
         for (uint32_t slot = 0; slot < SLOT_COUNT; slot++)
