@@ -9,11 +9,11 @@
 --   8  say who holds it
 --  16  it stood there
 --  32  with 1: the lease of the first question may be over
---  64  it waits outside of the record, so other brokers are told where it is
---      BUSY
--- Asking twice for one ticket is asking once: where it may be there already it
--- is looked for, and its lease too. A hold that the first question got is taken
--- up within its lease alone: older data may not show who followed it. After
+--  64  it waits outside of the record, so BUSY is told to other brokers
+--
+-- Asking twice for one ticket is asking once: a ticket that may be there is
+-- looked for, and its lease too. A hold that the first question got is taken up
+-- within its lease alone: older data may not show who followed it. After
 -- `latest` nothing is done. A ticket that stood there, as its broker still
 -- believes, stands there again where the data may be older than it; else it is
 -- GONE. See DESIGN.md D3.7 and D9.4.
@@ -53,7 +53,7 @@ local function widen(r, words)
     r.width = width
 end
 
--- What is asked for, as a ticket that stands nowhere yet.
+-- The wanted ticket, which stands nowhere yet.
 local function ticket_asked(arg)
     local flags, mode, words, permits, limit, lease, delay, hold, latest, seen =
         unpack_at(ACQUIRE_FORMAT, arg, IDENTITY + 1)
@@ -154,9 +154,8 @@ local function ticket_again(r, t, lease)
     ticket_store(r, t)
 end
 
--- A hold that a LOCK finds and takes for its own is a grant to it, with a fence
--- above all: the data may be older than what was granted since. False: none is
--- to be had.
+-- A hold that a LOCK takes for its own is a grant, with a fence above all: the
+-- data may be older than later grants. False: there is no such fence.
 local function fence_anew(r, t, seen)
     if bit.band(t.flags, GRANTED) == 0 then
         return true
@@ -246,8 +245,8 @@ local function refusal(r, t, flags, limit, blocked, seen)
     end
 end
 
--- Where a ticket with that arrival number belongs, and whether a dead one has
--- it; nil where a living one has.
+-- The place for a ticket with that arrival number, and whether a dead one has
+-- it; nil: a living one has it.
 local function place_for(r, arrival)
     local low, high = r.first, r.stored
     while low < high do
@@ -367,7 +366,7 @@ local function reclaim(r, arg, t, limit, seen)
             return record_store(r)
         elseif holds and sole(r, t) then
             stamp(r, t.fence)
-            -- Whoever waited comes back in his order: brokers take their time.
+            -- Earlier waiters come back in order: brokers take their time.
             delay_from(r, {delay = min(BACK, settles_in)}, now)
         elseif not holds and alone and not r.pending then
             delay_from(r, {delay = min(GATHER, settles_in)}, now)
@@ -435,10 +434,10 @@ return function(key, arg, read)
 end
 end
 
--- What an argument without words says between flags and lease: mode, words,
+-- Of an argument without words, the bytes between flags and lease: mode, words,
 -- permits, limit.
 local PLAIN_ASK = '\0\0\0\1\0\0\0\0\0\0\0'
--- What a ticket that stood there says in the flags before that.
+-- The flag of a ticket that stood there; it comes before these bytes.
 local STOOD_ASK = 16
 -- The beginning of a holder's ticket: flags, mode, words, permits.
 local HELD_PLAIN = '\7\0\0\0\1\0\0\0'
@@ -463,9 +462,8 @@ local function prepare(lease)
     holder = broker .. pack('<dI4I4', now_us, 0, 0)
 end
 
--- What asks for a plain hold: no words, renewed by its broker, no ticket that
--- stood there. Returns its lease and the highest fence seen; nil where it is
--- anything else.
+-- The lease of a plain hold, and the highest fence seen; nil: not plain. Plain:
+-- no words, renewed by its broker, no ticket that stood there.
 local function asks_plainly(arg)
     if sub(arg, IDENTITY + ACQUIRE_MODE + 1, IDENTITY + ACQUIRE_LEASE) ~=
         PLAIN_ASK or byte(arg, IDENTITY + ACQUIRE_FLAGS + 1) >= STOOD_ASK then

@@ -14,10 +14,9 @@ look(true)
 -- as its broker or that broker's session may be gone.
 local OLD_HOLD, OLD_WAIT, LATE_HOLD = 1, 2, 4
 
--- What does not make sense: a key of another type, one that is no lock's name,
--- a record of a later version, one that is none or has words that do not fit,
--- counts that are not those of the tickets, a key that never expires, a fence
--- far ahead of the clock.
+-- Damage: another type of key, no lock's name, a later version. No record, or
+-- words that do not fit. Other counts than the tickets', a key that never
+-- expires, a fence far ahead of the clock.
 local WRONG_TYPE, WRONG_NAME, WRONG_VERSION, WRONG_RECORD = 1, 2, 3, 4
 local WRONG_COUNTS, WRONG_EXPIRY, WRONG_FENCE = 5, 6, 7
 

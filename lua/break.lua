@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- break: takes a lock from its holders. Their renewals are refused from now on;
--- their brokers are told, tell them, and release what they held. Where a broker
--- does not, the lease ends.
+-- their brokers are told, tell them, and release their holds. A broker that
+-- does not loses them when the lease ends.
 --
 -- KEYS: the lock. ARGV: the header, then BREAK (see record.def).
 -- The result has the count of holders that were broken (ahead).

@@ -1,4 +1,4 @@
--- What every call begins with: the header, the time, the node's id, results.
+-- The beginning of each call: the header, the time, the node's id, results.
 -- See record.lua for the record itself.
 -- The names of layouts, such as HEAD_FENCE, are offsets of record.def. A string
 -- of Lua begins at 1.
@@ -16,10 +16,10 @@ local CHANGED, MISSING, GRACE = 11, 12, 13
 -- it (DESIGN.md D2.4 to D2.6):
 --
 -- 1. A record that is up to date has the last fence: the next is above it.
--- 2. Where the last fence may be unknown (a new record, a changed replication
---    id) the next one begins FENCE_JUMP ahead of the fence clock. Grants of a
---    lock are rarer than one a microsecond. So no fence is further ahead than
---    that, and each such beginning is above all before it.
+-- 2. After an unknown last fence (a new record, a changed replication id) the
+--    next one begins FENCE_JUMP ahead of the fence clock. Grants of a lock are
+--    rarer than one a microsecond. So no fence is further ahead than that, and
+--    each such beginning is above all before it.
 -- 3. A record that is ahead of such a beginning steps by FENCE_STEP: more than
 --    a lost suffix or a stale master can have issued.
 -- 4. An older copy of a record (RESTORE, a copying tool) looks like the record.
@@ -33,10 +33,10 @@ local CHANGED, MISSING, GRACE = 11, 12, 13
 -- 6. Redis forgets a free record a while after the fence clock has passed its
 --    fence (record.lua), and rule 2 holds.
 --
--- Nodes of a quorum must give the same fence: rule 4 is their broker's there,
--- which tells all of them one number as the highest fence that it has seen
--- (daemon/store/topology/quorum.c). A broker's number that is FENCE_FAR beyond
--- TIME is not believed.
+-- Nodes of a quorum must give the same fence. So their broker applies rule 4:
+-- it tells all of them one number as the highest fence that it has seen
+-- (daemon/store/topology/quorum.c). A number that is FENCE_FAR beyond TIME is
+-- not believed.
 local FENCE_JUMP = 10000000
 local FENCE_STEP = 1000000
 local FENCE_FAR = 86400000000
@@ -51,8 +51,8 @@ local ULONG_MAX = 4294967295
 local pack, unpack_at = struct.pack, struct.unpack
 local sub, byte = string.sub, string.byte
 local call, pcall_redis = redis.call, redis.pcall
--- PUBLISH goes through pcall_redis: what it tells is a hint. Where Redis denies
--- it, an error would leave the record half written.
+-- PUBLISH goes through pcall_redis: its message is a hint. If Redis denies it,
+-- an error would leave the record half written.
 
 local header = ARGV[1]
 local broker = sub(header, HEADER_BROKER + 1, HEADER_FENCE_CLOCK)
@@ -76,10 +76,10 @@ end
 -- asked for once, by what needs it.
 local now_us, now, clock_us, id
 
--- Whether the broker knows of the id, and whether it has known it for so long
--- that whoever held a lock before has said so, or is none any more. What it
--- last saw came from this very process: an id that has changed since without a
--- second one is no new history (a backup was taken, a replica has come).
+-- Whether the broker knows the id, and has known it for so long that each
+-- earlier holder has said so, or is none any more. The id that it last saw came
+-- from this very process. An id that has changed since without a second one is
+-- no new history (a backup was taken, a replica has come).
 local known, settled
 local NO_ID = '0000000000000000000000000000000000000000'
 
@@ -113,9 +113,9 @@ local function look(reads)
     end
 end
 
--- The beginning of a record whose tickets have no words, and parts of it that
--- tell a free lock, and one with nothing but a holder in the first place:
--- version, flags, width, limit; stored, first, live, granted.
+-- PLAIN: version, flags, width and limit of a record without words. FREE and
+-- SOLE: stored, first, live and granted of a free lock, and of a lock with just
+-- a holder in the first place.
 local PLAIN = '\1\0\104\0\0\0\0\0'
 local FREE = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
 local SOLE = '\1\0\0\0\0\0\0\0\1\0\0\0\1\0\0\0'
@@ -138,9 +138,8 @@ local function reply()
     return table.concat(out)
 end
 
--- Whether the operation at hand granted a ticket of another broker, whether it
--- left some that it could have granted, and whether a ticket waits because its
--- broker is not settled with the node.
+-- Flags: the operation granted a ticket of another broker; it left tickets that
+-- it could have granted; a ticket waits for its broker to be settled.
 local HANDED, MORE, UNSETTLED = 1, 2, 4
 local handed = 0
 

@@ -3,9 +3,9 @@
 --
 -- KEYS: the lock. ARGV: the header, then INSPECT (see record.def).
 -- After the time and id: INSPECTED, the head, and each living ticket with its
--- words, at the record's width. Where the ends of
--- leases are another clock's, or this one may have stepped, the result says so
--- (again is 1).
+-- words, at the record's width. Again is 1 if the ends of leases are another
+-- clock's, or this one may have stepped.
+--
 --@include call.lua
 look(true)
 --@include record.lua

@@ -1,5 +1,5 @@
 -- The record of a lock and how grants extend over it; the way that is always
--- right. What is hot has short cuts in the scripts, for the plainest records.
+-- right. For the plainest records, scripts have short cuts of hot operations.
 --
 -- A lock is one string: a head and then tickets of equal width, in order of
 -- arrival. The granted are the longest compatible prefix of the living tickets.
@@ -11,19 +11,18 @@
 
 local VERSION = 1
 
--- Where a record is of an earlier history than its node, a ticket's broker says
--- that it holds it still; `shown` is the beginning of the node's id then.
+-- In a record of an earlier history than its node's, a broker says that it
+-- still holds its ticket: `shown` is the beginning of the node's id then.
 
 -- Flags of a ticket. A grant to another broker's ticket is not CLAIMED until
--- that broker has asked for it, and lapses soon; a lapse suspends what else
--- that broker has in this queue until it speaks again. BROKEN was a holder's:
--- nothing renews it any more.
+-- that broker has asked for it, and lapses soon. A lapse suspends all other
+-- tickets of that broker in this queue until it speaks again. BROKEN was a
+-- holder's: nothing renews it any more.
 local LIVING, GRANTED, CLAIMED, SUSPENDED, BROKEN = 1, 2, 4, 8, 16
 local WAITS, HELD = 1, 7
 
--- Flags of the head: those that are granted share; changes are told; waiters
--- that the data knew nothing of may still come back; the key's expiry is that
--- of a hold that is renewed.
+-- Flags of the head: the holders share; changes are told; waiters that the data
+-- lack may still come back; the key's expiry is that of a renewed hold.
 local SHARED_NOW, WATCHED, BEREFT, KEPT = 1, 2, 4, 8
 
 -- Modes of a ticket.
@@ -32,12 +31,11 @@ local SHARED = 1
 -- A waiting ticket is asked after by its broker no sooner than this, in ms.
 local AGAIN_MIN = 50
 
--- Whoever goes along the queue reads so many tickets at once, at first and at
--- most.
+-- Tickets of the queue that are read at once, at first and at most.
 local AHEAD_FIRST, AHEAD_MAX = 2, 64
 
--- A full queue is walked along for waiters whose life is over no more often
--- than that, in s; and a time to come that is further off is not believed.
+-- The pause between two searches of a full queue for dead waiters, in s. A time
+-- to come that is further off than SWEEP_FAR is not believed.
 local SWEEP_PAUSE, SWEEP_FAR = 1, 86400
 
 -- So many are granted in one step; the others are next.
@@ -45,9 +43,9 @@ local GRANTS_MAX = 1024
 
 local floor, max, min = math.floor, math.max, math.min
 
--- The rest of the header: what the broker expects the time to be, in how many
--- ms it will be settled with the node, and with its clock, and how far that may
--- be from what is expected, in us (the largest number: however far).
+-- The rest of the header. `expected`: the time, as the broker expects it.
+-- `settles_in` and `steady_in`: ms until it is settled with the node, and with
+-- its clock. `within`: the largest error of `expected`, in us (ULONG_MAX: any).
 local _, _, lapse, _, _, forget_after, expected, waiters_max, _,
     settles_in, steady_in, within, idle_after = unpack_at(HEADER_FORMAT, header)
 local channel = sub(header, HEADER + 1)
@@ -61,8 +59,8 @@ local function first_fence()
     return clock_us + FENCE_JUMP
 end
 
--- What was read of a record, the head and the first ticket without its words,
--- or a status where it is none of ours.
+-- The head of a record, and its first ticket without its words; or a status if
+-- it is none of ours.
 local function record_check(raw)
     if type(raw) ~= 'string' then
         return nil, CORRUPT
@@ -225,8 +223,8 @@ end
 --
 -- So it stays for idle_after, which is two and a half leases at least, and half
 -- of that after what is ahead has passed. A hold has half of it at its grant,
--- and is kept for forget_after once its renewals find less. Where a clock that
--- is set forward takes younger holds away, their brokers put them back (LEAP).
+-- and is kept for forget_after once its renewals find less. If a clock set
+-- forward takes younger holds away, their brokers put them back (LEAP).
 
 -- How much longer the key stays than the rest says, in ms.
 local function spare(r)
@@ -246,9 +244,9 @@ local function forget_in(r, term)
     return term
 end
 
--- Writes the head, and the id where it changed; keeps the key from expiring
--- while anybody lives or watches, or something ahead has to pass, and no longer
--- than that; and squeezes dead tickets out where they are too many.
+-- Writes the head, and the id if it changed. Keeps the key from expiring while
+-- anybody lives or watches, or something ahead has to pass, and no longer.
+-- Squeezes dead tickets out if they are too many.
 local function record_write(r)
     local old = r.stored
     local used = r.live > 0 or now < r.watch
@@ -287,8 +285,8 @@ local function record_write(r)
     call('SETRANGE', r.key, 0, head_pack(r))
 end
 
--- Tells whoever watches that there is something new: somebody was granted it,
--- or has it no more. What it is they ask.
+-- Tells watchers that there is something new: somebody was granted it, or has
+-- it no more. They ask for the rest.
 local function watchers_tell(r)
     if now >= r.watch then
         r.watch = 0
@@ -428,9 +426,8 @@ local function delay_from(r, t, from)
     r.delay = max(r.delay, from + t.delay)
 end
 
--- Ends what the ticket's session has given up, since it asks for the lock anew:
--- a hold that was broken, a hold that it never heard of and whose lease may be
--- over, or a wait for the lock as another kind.
+-- Ends a ticket of a session that asks for the lock anew. It is a broken hold,
+-- an unknown hold whose lease may be over, or a wait for another kind of lock.
 local function ticket_drop(r, t)
     hold_over(r, t, now)
     if t.delay > 0 and bit.band(t.flags, CLAIMED) ~= 0 then
@@ -537,17 +534,17 @@ local function sweep(r)
     r.sweep = max(floor(earliest / 1000), second + SWEEP_PAUSE)
 end
 
--- When a holder's lease ends that begins anew: no sooner than before, for
--- somebody may have been told so by a broker whose leases are longer; but what
--- is further off than any was written before the clock stepped back.
+-- The end of a holder's new lease. It is no sooner than before: a broker with
+-- longer leases may have told that. An end further off than any lease was
+-- written before the clock stepped back.
 local function ends_anew(r, t, lease)
     return max(now + lease, min(t.ends, now + r.longest))
 end
 
--- The end of a lease= in a record that is older than the broker's question, or
--- by a clock that may have stepped: it may have been put off since, or seem to
--- be over. By its broker's own clock so many ms are `left` of it (0: that knows
--- of no end), and by that its client believes.
+-- The end of a lease= in a record older than the broker's question, or by a
+-- clock that may have stepped. It may have been put off since, or seem to be
+-- over. Its client believes its broker's own clock: so many ms are `left` (0:
+-- that knows of no end).
 local function hold_as_told(t, left)
     if t.hold > 0 and left > 0 then
         t.hold = max(t.hold, now + left)
@@ -571,9 +568,9 @@ local function waits_until(r, t, ends)
     t.ends, r.sweep = ends, min(r.sweep, floor(ends / 1000))
 end
 
--- What stands in a record that another id wrote: the data may be older than
--- what was granted since, and the ends of leases are another clock's. Whoever
--- holds it renews it within a lease from now. Returns the largest fence.
+-- Takes over the holders of a record that another id wrote. Its data may be
+-- older than later grants, and the ends of leases are another clock's. Holders
+-- renew it within a lease from now. Returns the largest fence.
 -- A grant that its broker had not claimed is none: another one may have
 -- followed it.
 local function adopt_holders(r)
@@ -605,9 +602,8 @@ local function adopt_holders(r)
     return fence
 end
 
--- Before anything is done with a record that may be of another id: a broker
--- that is settled brings it up to date; for another one it is pending, and
--- nobody is granted anything.
+-- Comes first with a record that may be of another id. A settled broker brings
+-- it up to date. For another one it is pending, and nobody is granted anything.
 local function adopt(r)
     if r.id == id and not (settled and bit.band(r.flags, BEREFT) ~= 0) then
         return
@@ -671,9 +667,8 @@ local function grant(r, t)
     ticket_store(r, t)
 end
 
--- Tells a ticket's broker of its grant: in the result where it is the one that
--- asks, and this is not the ticket that it asks about; else by a hint on its
--- channel.
+-- Tells a ticket's broker of its grant: in the result if it asks about another
+-- ticket, else by a hint on its channel.
 local function announce(t, own, grants)
     local request = sub(t.identity, IDENTITY_REQUEST + 1)
     if t.broker ~= broker then
@@ -768,8 +763,8 @@ local function words_of(r, t)
     return call('GETRANGE', r.key, from, from + words - 1)
 end
 
--- Who is in the way: how long holds last in ms (0: nobody knows), how long the
--- first of those that are granted has it, and its words.
+-- The holder in the way: how long holds last in ms (0: nobody knows), the age
+-- of the first hold, and its words.
 local function about_holder(r)
     if r.granted == 0 then
         return nil

@@ -9,9 +9,10 @@
 --      nobody is granted it before he is settled where the data may be old
 --   2  a ticket of an earlier generation may be there
 --   4  it is carried out for the second time
+--
 -- Late or repeated it is harmless: ticket and fence must be the ones that
--- stand; for the second time it is enough that it is that request's ticket, or
--- one of an earlier generation. MISSING: one may yet be put there. See
+-- stand. The second time the request's ticket suffices, or one of an earlier
+-- generation. MISSING: one may yet be put there. See
 -- DESIGN.md D3.8 and D10.1.
 --@include call.lua
 
@@ -22,7 +23,7 @@ local function general()
 
 local UNCLEAN, MOVES, REPEATS = 1, 2, 4
 
--- What an earlier generation has, or nil. It had all become this one's, which
+-- An earlier generation's ticket, or nil. It had all become this one's, which
 -- may have a later ticket there by now.
 local function ticket_before(r, identity)
     local t = ticket_of_session(r, identity, 0)
@@ -51,8 +52,8 @@ local function ticket_standing(r, identity, place, arrival, fence, flags)
 end
 
 -- Whether such a ticket may yet be put there, by a broker that believes in it.
--- Where a holder has shown itself that can only be a wait, and matters to who
--- carries it out for the second time.
+-- Once a holder has shown itself, such a ticket can only be a wait. It matters
+-- only when the release is carried out for the second time.
 local function may_come(r, flags)
     return not settled and (r.id ~= id or
         bit.band(flags, REPEATS) ~= 0 and bereft(r, 0))

@@ -1,16 +1,15 @@
 #!lua flags=allow-oom
 -- renew: says that a ticket's broker is there. A holder's lease is extended, a
--- grant that another broker made is claimed, a waiter keeps its place; and as
--- expiry runs no script of its own, it is looked for here.
+-- grant that another broker made is claimed, a waiter keeps its place. Expiry
+-- runs no script of its own, so it is looked for here.
 --
 -- KEYS: the locks. ARGV: the header, then one string with IDENTITY and RENEW
 -- for each lock (see record.def).
--- It never brings back what is over: then the answer is GONE; or MISSING where
+-- It never brings an ended ticket back. GONE: the ticket has ended. MISSING:
 -- the data may be older than the ticket, which may be put again (acquire), or
--- than the end of one that is to be taken over; it says for how many ms
--- (again).
--- CHANGED: the broker does not know the node's id, and may believe in what was
--- lost with the last one; nothing was done. Flags:
+-- than the end of one to be taken over; for so many ms (again). CHANGED: the
+-- broker does not know the node's id, and may believe in what was lost with the
+-- last one; nothing was done. Flags:
 --   1  no ticket, only look for what is due
 --   2  the end that a client asked for, be it nearer. Without it no lease is
 --      shortened: the renewal may be an old one that was redirected and
@@ -25,10 +24,11 @@
 -- 256  with 4: the broker that the ticket is of holds it still
 -- 512  the lease of a hold that the broker has not heard of may be over. Such a
 --      hold ends, since older data may not show who followed it
+--
 -- The result of a hold that ends by itself says in how many ms (again), as far
--- as that goes; that of a ticket that was taken over says what it is: mode B,
--- permits I4, limit I4, delay I4, hold d (ms left to it, or that a waiter is to
--- have; 0: no end), and its words.
+-- as that goes. The result of a ticket taken over has its kind: mode B, permits
+-- I4, limit I4, delay I4, hold d, and its words. Hold: ms left to it, or that a
+-- waiter gets; 0: no end.
 --@include call.lua
 
 -- The way for every record.
@@ -49,7 +49,7 @@ local function hold_result(t, grants, about)
         min(end_of(t), ULONG_MAX), 0, grants, about)
 end
 
--- What a ticket is that was taken over, or nil.
+-- The kind of a ticket that was taken over, or nil.
 local function kind_of(r, t, moves)
     if not moves then
         return nil
@@ -102,7 +102,7 @@ local function pass_on(r, seen, status, own, tell, moves)
     elseif own then
         result_of(r, own, grants, tell, kind_of(r, own, moves))
     else
-        -- Where the suspended are all that wait, their broker must ask.
+        -- If all waiters are suspended, their broker must ask.
         local waits = blocked and (r.granted > 0 or barred(r))
         result(status, 0, 0, 0, 0, waits and ask_again(r) or 0, 0, grants)
     end
@@ -140,10 +140,9 @@ local function look_after(key, raw, flags, lease, seen)
     pass_on(r, seen, OK)
 end
 
--- What a claim is answered where the hold may be one that the data have
--- brought back, though it was given back and somebody believes in what followed
--- it; nil where it is not. Until its broker has said that it is there, or all
--- others have said what they hold, nobody can know.
+-- The answer to a claim of a hold that old data may have brought back, though
+-- its broker gave it back and a later one is believed in. Nil: not so. Nobody
+-- knows until its broker has shown it, or all others have shown their holds.
 local function claim_refused(r, t, seen, holds)
     if bit.band(t.flags, GRANTED + BROKEN) ~= GRANTED or has_shown(t) or
         (holds and t.broker == broker) then
@@ -194,7 +193,7 @@ local function hold_speaks(r, t, ask)
         local free = ask.agreed or ask.seen > r.fence or
             math.fmod(ask.seen, 16) > 0
         t.fence = free and ask.seen or own_fence(r.fence)
-        -- Who looked meanwhile has been told of a smaller one.
+        -- Watchers that looked meanwhile were told of a smaller one.
         r.fence, r.raised, r.news = max(r.fence, t.fence), true, true
         ticket_store(r, t)
     end
@@ -211,7 +210,7 @@ local function hold_speaks(r, t, ask)
         ticket_store(r, t)
     end
     if ask.shares and (claims or ask.moves or t.mode ~= SHARED) then
-        -- Who waits for a quorum stands in no record.
+        -- A quorum's waiters stand in no record.
         r.news = r.news or number > 0
         if t.ends <= now then -- by a clock that is doubted, or in old data
             t.ends = now + ask.lease
@@ -308,8 +307,8 @@ local NOTHING = '\0\0\0\0'
 local find = string.find
 local arguments = ARGV[2]
 local idle_after = unpack_at('<I4', header, HEADER_IDLE_AFTER + 1)
--- What many renewals of a call have in common (flags, lease, hold and latest),
--- whether that is plain, and what follows from it.
+-- Flags, lease, hold and latest, as many renewals of a call have them in
+-- common; whether that is plain, and what follows from it.
 local common, plain, lease, till, ends_raw, result_end
 -- The id of the node, and behind it the flags of a holder.
 local mine
@@ -328,9 +327,9 @@ end
 -- A short cut: a holder in the first place, whose lease is the usual one, of a
 -- record whose head needs no change. False where it is anything else. (A dead
 -- ticket in front of the first keeps its flags. The longest lease of the head
--- is at least that of each ticket that is granted.) What is only compared is
--- not cut out of the record, since Redis hashes each string that is made. `at`
--- is the end of the argument before its own.
+-- is at least that of each ticket that is granted.) Bytes are compared in the
+-- record itself, since Redis hashes each string that is made. `at` is the end
+-- of the argument before its own.
 local function renew_plain(key, at, raw)
     local asked = sub(arguments, at + IDENTITY + RENEW_FLAGS + 1,
         at + IDENTITY + RENEW_SEEN)

@@ -4,8 +4,8 @@
 --
 -- KEYS: the count's key, and where the highest fence is kept (in a cluster of
 -- the same slot). ARGV: the fence, how many.
--- What is left; -1: there are not enough; -2: the fence is stale. Nothing was
--- taken then.
+-- Returns the rest; -1: there are not enough; -2: the fence is stale. Nothing
+-- was taken then.
 local seen = tonumber(redis.call('GET', KEYS[2]) or '0')
 local fence = tonumber(ARGV[1])
 local wanted = tonumber(ARGV[2])
