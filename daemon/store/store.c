@@ -345,20 +345,14 @@ store_take_changed(struct store *store)
 static bool
 conn_wish(struct store *store, struct conn *conn, struct store_wish *wish)
 {
+    if (conn->wish == WISH_NONE)
+        return false;
+    wish->kind = conn->wish;
     wish->conn = (struct store_conn){conn->index, conn->serial};
-    wish->address = NULL;
-    if (conn->wish_close) {
-        conn->wish_close = false;
-        wish->kind = WISH_CLOSE;
-        return true;
-    }
-    if (conn->wish_connect) {
-        conn->wish_connect = false;
-        wish->kind = WISH_CONNECT;
-        wish->address = &store->nodes[conn->node].address;
-        return true;
-    }
-    return false;
+    wish->address =
+        conn->wish == WISH_CONNECT ? &store->nodes[conn->node].address : NULL;
+    conn->wish = WISH_NONE;
+    return true;
 }
 
 bool
@@ -488,7 +482,7 @@ store_totals(const struct store *store, struct store_totals *totals)
         totals->differing += conn->differs >= 2;
         if (!conn_is_ready(store, conn))
             totals->away++;
-        else if (!conn->settled)
+        else if (conn->history != HISTORY_SETTLED)
             totals->unsettled++;
     }
 }

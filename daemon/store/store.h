@@ -144,6 +144,7 @@ struct store_conn {
 };
 
 enum store_wish_kind {
+    WISH_NONE,
     WISH_CONNECT, /* to `address`; then report connected or closed */
     WISH_CLOSE,   /* no report is wanted */
 };

@@ -6,8 +6,8 @@ SETTINGS = ("--set", "cluster=1,sentinels=0,masters=2,replicas=1,brokers=3,"
 # As in planted.py.
 PLANTED = {
     "settled-at-once": ("history_begin",
-                        "conn->settled = store->settings.settle_us == 0;",
-                        "conn->settled = true;",
+                        "settled = store->settings.settle_us == 0;",
+                        "settled = true;",
                         "a node whose history has changed is trusted at once"),
     "settled-too-soon": (
         "history_tick",
@@ -82,16 +82,15 @@ PLANTED = {
         "        history_doubt(store, conn, false, now_us);\n"
         "        return;\n"
         "    }\n"
-        "    if (!from->settled ||",
-        "    if (from != link)\n"
+        "    if (from->history",
+        "    if (from != conn)\n"
         "        return;\n"
-        "    if (!from->settled ||",
+        "    if (from->history",
         "a slot is trusted wherever it comes from"),
     "marker-for-all-slots": (
         "history_marked",
-        "    if (conn->settled || conn->inherits)\n        return;\n"
-        "    mark_value",
-        "    if (conn->settled)\n        return;\n    mark_value",
+        "    if (conn->history != HISTORY_NEW)\n",
+        "    if (conn->history == HISTORY_SETTLED)\n",
         "the marker counts for slots that came from elsewhere"),
     "taken-ticket-put-back": ("ticket_is_taken",
                               "return ticket->taken > ticket->generation;",

@@ -25,9 +25,9 @@ conn_connect(struct store *store, struct conn *conn, uint64_t now_us)
     require(list_empty(&conn->calls));
     conn->opened = false;
     conn->demoted = false;
+    conn->wish = WISH_CONNECT;
     conn_move(conn, CONN_CONNECTING);
     conn->serial++;
-    conn->wish_connect = true;
     conn->deadline_us = now_us + store->settings.connect_timeout_us;
     buffer_clear(&conn->out);
 }
@@ -117,7 +117,7 @@ conn_lost(struct store *store, struct conn *conn, uint64_t now_us,
         log_word("node", conn_name(store, conn, name, sizeof(name))),
         conn_use(store, conn), log_quoted("why", text_from(why)));
     conn->again = false;
-    if (conn_answers(conn) && (!conn->wish_close || conn->demoted))
+    if (conn_answers(conn) && (conn->wish != WISH_CLOSE || conn->demoted))
         conn_was_good(conn, now_us);
     if (was_ready && conn->client_id != 0)
         conn_remember(conn);
@@ -143,8 +143,7 @@ void
 conn_give_up(struct store *store, struct conn *conn, uint64_t now_us,
     enum health_reason reason, const char *why)
 {
-    conn->wish_close = true;
-    conn->wish_connect = false;
+    conn->wish = WISH_CLOSE;
     conn_lost(store, conn, now_us, reason, why);
 }
 

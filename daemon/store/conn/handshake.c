@@ -129,7 +129,7 @@ static void
 conn_history(struct store *store, struct conn *conn, const struct call *call,
     uint64_t now_us, struct text run_id, struct text info)
 {
-    bool settled = conn->settled;
+    bool settled = conn->history == HISTORY_SETTLED;
 
     history_learn(store, conn, run_id, info_value(info, "master_replid"),
         info_value(info, "master_replid2"), now_us);

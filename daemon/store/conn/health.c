@@ -63,7 +63,7 @@ node_reason(const struct store *store, uint32_t index)
         return HEALTH_REPLICA;
     if (store->settings.strict && !confirm_possible(store, conn))
         return HEALTH_REPLICAS;
-    return conn->settled ? HEALTH_FINE : HEALTH_SETTLING;
+    return conn->history == HISTORY_SETTLED ? HEALTH_FINE : HEALTH_SETTLING;
 }
 
 /* Whether locks depend on it. Without a map of the cluster its seeds are all

@@ -86,7 +86,7 @@ history_marked(struct store *store, struct conn *conn, bool wrote,
     /* Where that is ahead of what was put there it is put there again. */
     if (fence_clock_hear(store, clock_us, now_us))
         conn->mark_us = now_us;
-    if (conn->settled || conn->inherits)
+    if (conn->history != HISTORY_NEW)
         return;
     mark_value(conn, value);
     if (memcmp(reply->text.at, value, conn->first ? 40 : MARK_IDS) == 0)
@@ -100,7 +100,7 @@ history_tick(struct store *store, struct conn *conn, uint64_t now_us)
     char value[MARK_IDS + 1 + 20];
     uint16_t slot = 0;
 
-    if (!conn->settled &&
+    if (conn->history != HISTORY_SETTLED &&
         now_us >= conn->since_us + peers_settle_us(store, now_us))
         history_settle(store, conn, "time");
     if (conn->ids_wanted && !conn->ids_asked) {
@@ -122,7 +122,9 @@ history_tick(struct store *store, struct conn *conn, uint64_t now_us)
     size_t digits =
         text_from_u64(value + MARK_IDS + 1, fence_clock_us(store, now_us));
     conn_mark(store, conn, now_us, text_make(key, len),
-        conn->settled ? text_make(value, MARK_IDS + 1 + digits) : TEXT(""));
+        conn->history == HISTORY_SETTLED
+            ? text_make(value, MARK_IDS + 1 + digits)
+            : TEXT(""));
 }
 
 uint64_t
@@ -132,7 +134,8 @@ history_next_us(const struct store *store, const struct conn *conn)
 
     uint64_t settle_us = peers_settle_us(store, store->now_us);
 
-    if (!conn->settled && conn->since_us + settle_us < next_us)
+    if (conn->history != HISTORY_SETTLED &&
+        conn->since_us + settle_us < next_us)
         next_us = conn->since_us + settle_us;
     return conn->ids_wanted && !conn->ids_asked ? 0 : next_us;
 }

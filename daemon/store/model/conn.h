@@ -32,6 +32,15 @@ enum conn_state {
     CONN_READY,
 };
 
+/* Whether locks may be missed at a node that another node, or an earlier life
+ * of this one, had. See history.c and DESIGN.md D3.2. */
+enum conn_history {
+    HISTORY_NEW,       /* some may be: it is known for less than a lease */
+    HISTORY_INHERITED, /* so may some of slots that came from another node */
+    HISTORY_GUESSED,   /* INHERITED until the other node says what it is */
+    HISTORY_SETTLED,   /* none */
+};
+
 enum replicas_state {
     REPLICAS_UNKNOWN,
     REPLICAS_FINE,
@@ -75,10 +84,9 @@ struct conn_fault {
 struct conn {
     enum conn_state state;
     uint32_t index;
-    uint32_t serial; /* of the connection */
-    uint16_t node;   /* NODE_NONE: the subscriber without a node */
-    bool wish_connect;
-    bool wish_close;
+    uint32_t serial;           /* of the connection */
+    uint16_t node;             /* NODE_NONE: the subscriber without a node */
+    enum store_wish_kind wish; /* of io */
     bool opened;       /* connecting: what is left is the TLS handshake */
     bool readonly;     /* is a replica */
     bool demoted;      /* it says that it is no master, and is left */
@@ -113,9 +121,7 @@ struct conn {
     char old_run_id[41];
     char id[RECORD_ID_BYTES + 1]; /* replication id last seen */
     bool first;                   /* it has no predecessor */
-    bool settled;    /* its history has been known for long enough */
-    bool inherits;   /* slots of a node that may have lost something */
-    bool guessed;    /* for nobody can say yet whether it has */
+    enum conn_history history;
     bool ids_wanted; /* a script has seen another id, or a slot has gone */
     bool ids_asked;  /* INFO is under way */
     uint64_t sources[STORE_NODES_MAX / 64]; /* see history_inherit() */

@@ -42,6 +42,9 @@ conn_check(const struct conn *conn)
         require(state == CONN_READY);
     if (conn->again)
         require(state != CONN_READY);
+    if (conn->wish != WISH_NONE)
+        require(state ==
+                (conn->wish == WISH_CONNECT ? CONN_CONNECTING : CONN_DOWN));
 }
 
 void
@@ -82,9 +85,7 @@ history_forget(struct conn *conn)
 {
     memset(conn->run_id, 0, sizeof(conn->run_id));
     memset(conn->id, 0, sizeof(conn->id));
-    conn->settled = false;
-    conn->inherits = false;
-    conn->guessed = false;
+    conn->history = HISTORY_NEW;
     conn->since_us = 0;
     conn->mark_us = 0;
     conn->clock_at_us = 0;

@@ -76,7 +76,7 @@ history_probe(struct conn *conn, uint64_t now_us)
 void
 history_has_locks(struct store *store, const struct conn *conn)
 {
-    if (conn->state == CONN_READY && !conn->settled)
+    if (conn->state == CONN_READY && conn->history != HISTORY_SETTLED)
         store->changed = true;
 }
 
@@ -84,14 +84,13 @@ static void
 history_begin(struct store *store, struct conn *conn, uint64_t now_us)
 {
     char name[80];
+    bool settled = store->settings.settle_us == 0;
 
-    conn->settled = store->settings.settle_us == 0;
-    conn->inherits = false;
-    conn->guessed = false;
+    conn->history = settled ? HISTORY_SETTLED : HISTORY_NEW;
     conn->since_us = now_us;
     history_unmark(conn);
-    conn->mark_us = conn->settled ? now_us + MARK_AFTER_US : now_us;
-    if (conn->settled)
+    conn->mark_us = settled ? now_us + MARK_AFTER_US : now_us;
+    if (settled)
         return;
     count(store->counters, COUNTER_redis_unsettled);
     log_write(LOG_INFO, "redis_unsettled",
@@ -122,10 +121,8 @@ history_settle(struct store *store, struct conn *conn, const char *why)
 {
     char name[80];
 
-    conn->settled = true;
+    conn->history = HISTORY_SETTLED;
     sources_forget(store, conn);
-    conn->inherits = false;
-    conn->guessed = false;
     log_write(LOG_INFO, "redis_settled",
         log_word("node", conn_name(store, conn, name, sizeof(name))),
         log_word("why", why));
@@ -165,14 +162,13 @@ static void
 history_doubt(
     struct store *store, struct conn *conn, bool guess, uint64_t now_us)
 {
-    if (conn->settled) {
+    if (conn->history == HISTORY_SETTLED) {
         history_begin(store, conn, now_us);
-        conn->guessed = guess;
-    } else if (!guess || !conn->guessed) {
-        conn->guessed = false;
+        conn->history = guess ? HISTORY_GUESSED : HISTORY_INHERITED;
+    } else if (!guess || conn->history != HISTORY_GUESSED) {
+        conn->history = HISTORY_INHERITED;
         conn->since_us = now_us;
     }
-    conn->inherits = true;
 }
 
 static void
@@ -220,9 +216,9 @@ history_inherit(
         history_doubt(store, conn, false, now_us);
         return;
     }
-    if (!from->settled || !conn_answers(from)) {
-        history_doubt(store, conn, from->settled, now_us);
-        if (!conn->guessed)
+    if (from->history != HISTORY_SETTLED || !conn_answers(from)) {
+        history_doubt(store, conn, from->history == HISTORY_SETTLED, now_us);
+        if (conn->history != HISTORY_GUESSED)
             return;
     }
     source_add(conn, from);
@@ -234,7 +230,8 @@ history_inherit(
 bool
 history_awaits(const struct conn *conn)
 {
-    return !conn->inherits && has_sources(conn);
+    return conn->history != HISTORY_INHERITED &&
+           conn->history != HISTORY_GUESSED && has_sources(conn);
 }
 
 /* Whether a replica has that node for its master. */
@@ -257,7 +254,7 @@ history_mute(struct store *store, struct conn *from, uint64_t now_us)
         if (!source_remove(conn, from))
             continue;
         history_doubt(store, conn, true, now_us);
-        if (conn->guessed)
+        if (conn->history == HISTORY_GUESSED)
             source_add(conn, from);
     }
 }
@@ -283,9 +280,9 @@ history_vouch(struct store *store, struct conn *from, const struct call *call,
         if (!source_remove(conn, from))
             continue;
         if (from->readonly ? !settled || !is_replica_of(store, info, conn)
-                           : !from->settled)
+                           : from->history != HISTORY_SETTLED)
             history_doubt(store, conn, false, now_us);
-        else if (conn->guessed && !has_sources(conn))
+        else if (conn->history == HISTORY_GUESSED && !has_sources(conn))
             history_settle(store, conn, "source");
     }
 }
@@ -307,7 +304,7 @@ history_settles_ms(
 {
     uint64_t at_us = conn->since_us + peers_settle_us(store, now_us);
 
-    if (conn->settled)
+    if (conn->history == HISTORY_SETTLED)
         return 0;
     return at_us > now_us + 1000 ? (uint32_t)((at_us - now_us) / 1000) : 1;
 }

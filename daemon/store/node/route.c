@@ -22,7 +22,8 @@ route_node(struct store *store, struct text host, uint16_t port)
         if (node->used && route_is_at(node, host, port))
             return i;
         if (!node->used && free == NODE_NONE &&
-            store->conns[i].state == CONN_DOWN && !store->conns[i].wish_close)
+            store->conns[i].state == CONN_DOWN &&
+            store->conns[i].wish == WISH_NONE)
             free = i;
     }
     if (free == NODE_NONE)

@@ -65,7 +65,7 @@ op_is_overdue(const struct store *store, const struct op *op, uint64_t now_us)
 static bool
 op_is_needless(const struct conn *conn, const struct op *op)
 {
-    return op->unwanted || (op->repeats && conn->settled);
+    return op->unwanted || (op->repeats && conn->history == HISTORY_SETTLED);
 }
 
 /* Whether an operation may go into a call that begins with `first`: those of a

@@ -194,8 +194,7 @@ route_retire(struct store *store, uint64_t now_us)
             sentinel_names(store, i))
             continue;
         if (conn->state != CONN_DOWN) {
-            conn->wish_close = true;
-            conn->wish_connect = false;
+            conn->wish = WISH_CLOSE;
             conn_move(conn, CONN_DOWN);
         }
         replicas_retire(store, conn, now_us);
