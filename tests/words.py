@@ -31,7 +31,7 @@ GROUPS = {
     "manuals": (("packaging/man/*.[1-8]",), 0),
     "configuration": (("conf/*.yaml",), 0),
     "comments": (("daemon/*.[ch]", "proto/*.[ch]", "conf/*.[ch]", "*.def",
-                  "lua/*.lua"), 122),
+                  "lua/*.lua"), 21),
     "helps": (("*.def",), 0),
     "messages": (("daemon/*.c", "proto/*.c", "conf/*.c"), 0),
     "comments of tests": (("tests/*.[ch]",), 11),

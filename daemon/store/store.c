@@ -258,7 +258,7 @@ store_flush(struct store *store, uint64_t now_us, uint64_t realtime_us)
     while ((timer = wheel_pop(&store->wheel, now_us)) != NULL)
         op_due(store, op_whole(container_of(timer, struct store_op, timer)),
             now_us);
-    /* What has a route again goes out now and not in some later turn. */
+    /* Operations with a route again go out now, not in some later turn. */
     store_flush_nodes(store, now_us);
     store->was_ready = store->was_ready || store_ready(store);
     health_update(store, now_us);

@@ -7,15 +7,18 @@
  * ("connections") are asked for and given up by wishes that io carries out; io
  * tells what became of them, and hands over each reply as it was read.
  *
- * An operation is given back exactly once: with the script's result, OP_UNSENT
- * (nothing ran, and deadline_us has come), OP_UNKNOWN (its call was sent and
- * the connection was lost or too slow) or OP_REFUSED (Redis answered that it
- * cannot be done). Redirects, reloads of scripts and errors that say that
- * nothing ran are dealt with here.
+ * An operation is given back exactly once, with one of these:
  *
- * After a connection was lost, the next one first has the old one killed where
- * it is the same server still: no command that slept in a buffer runs after
- * that.
+ * - the script's result
+ * - OP_UNSENT: nothing ran, and deadline_us has come
+ * - OP_UNKNOWN: its call was sent, and the connection was lost or too slow
+ * - OP_REFUSED: Redis answered that it cannot be done
+ *
+ * Redirects, reloads of scripts and errors that say that nothing ran are dealt
+ * with here.
+ *
+ * After a connection was lost, the next one to the same server first has the
+ * old one killed. No command that slept in a buffer runs after that.
  */
 #ifndef HOLDFAST_STORE_STORE_H
 #define HOLDFAST_STORE_STORE_H
@@ -62,7 +65,7 @@ struct store_settings {
     uint32_t idle_after_ms; /* 2.5 leases at least */
     uint64_t settle_us;
     uint32_t lease_ms; /* told to other brokers; 0: nothing is */
-    bool strict;       /* what replicas have not got yet is not told */
+    bool strict;       /* tell no grant before replicas have it */
     uint32_t replicas; /* strict: so many at least have to have it */
     uint64_t connect_timeout_us;
     uint64_t command_timeout_us;
@@ -91,7 +94,7 @@ void store_destroy(struct store **store);
 void store_configure(
     struct store *store, const struct store_settings *settings);
 
-/* What is in force now; stays where it is. */
+/* The settings in force; they stay where they are. */
 const struct store_settings *store_in_force(const struct store *store);
 
 /* Takes all operations of the list. */
@@ -116,7 +119,7 @@ uint64_t store_next_us(const struct store *store);
 /* An operation that is done, or NULL. To be emptied before the next reply. */
 struct op *store_take_done(struct store *store);
 
-/* What another broker has done to a ticket of ours. */
+/* Another broker has granted or broken a ticket of ours. */
 struct store_hint {
     bool broken;      /* taken away; else granted */
     uint64_t request; /* the ticket's */
@@ -126,7 +129,7 @@ struct store_hint {
 /* False: no more. */
 bool store_take_hint(struct store *store, struct store_hint *hint);
 
-/* What a script or another broker has published for the core; valid until the
+/* The next message of a script or another broker for the core; valid until the
  * next reply. False: no more. */
 bool store_take_news(struct store *store, struct text *news);
 
@@ -155,14 +158,14 @@ struct store_wish {
     const struct store_address *address; /* ref, valid until the next call */
 };
 
-/* What is to be done about connections; false: nothing more. */
+/* The next wish about connections; false: no more. */
 bool store_take_wish(struct store *store, struct store_wish *wish);
 
 /* One more than the highest index of a connection: two for each node, and two.
  */
 #define STORE_CONNS (2 * STORE_NODES_MAX + 2)
 
-/* What a connection has to send; io consumes it. */
+/* The bytes that a connection has to send; io consumes them. */
 struct buffer *store_conn_output(struct store *store, uint32_t index);
 
 /*
@@ -188,9 +191,9 @@ void store_reply(struct store *store, struct store_conn conn, uint64_t now_us,
     const struct resp *reply);
 
 /*
- * Why the store is of no use as it is configured, or NULL: strict, and a node
- * has had no replica for some seconds, and is not known to have had one ever.
- * Only before it was ready for the first time.
+ * Why the store is of no use as it is configured, or NULL. It is strict, and a
+ * node has had no replica for some seconds, nor ever, as far as is known. Only
+ * before it was ready for the first time.
  */
 const char *store_refusal(const struct store *store);
 
@@ -207,7 +210,7 @@ struct store_totals {
     uint32_t away;           /* of them: cannot be asked */
     uint32_t unsettled;      /* of them: can, and is not trusted with all */
     uint32_t slots_unserved; /* of a cluster: nobody is known to have them */
-    uint32_t differing;      /* where another broker is configured otherwise */
+    uint32_t differing;      /* with a broker that is configured otherwise */
 };
 
 /* Counts the nodes by what they can do now. */

@@ -7,8 +7,8 @@
 #include "daemon/base/list.h"
 #include "daemon/store/store.h"
 
-/* What waits at a node stands in lanes: one for each kind of operation, and one
- * for the releases that no client waits for. */
+/* Operations wait at a node in lanes: one for each kind, and one for the
+ * releases that no client waits for. */
 #define LANE_YIELDS ((unsigned)OP_KIND_COUNT)
 #define LANE_COUNT  (OP_KIND_COUNT + 1)
 

@@ -2,21 +2,21 @@
  * Topology quorum: independent masters, of which a majority says who holds a
  * lock (Redlock). For daemon/store only.
  *
- * What the core asks becomes a *round*: one question, a *vote*, at each node.
- * The round is decided once enough have answered; what comes later is put right
- * by itself. A ticket of the core that is asked for, waits, or holds is a *bid*
+ * An operation of the core becomes a *round*: one question, a *vote*, at each
+ * node. The round is decided once enough have answered; later answers are put
+ * right one by one. A ticket of the core that asks, waits or holds is a *bid*
  * here. Each try to get the lock for it has a request id of its own in Redis,
  * so that taking an old try back never harms a new one.
  *
- * Who waits stands in no record: a queue for each lock is kept here, first come
- * first served, and its first one tries again when something is given back
- * anywhere, and now and then. A try that finds the lock held tells all brokers
+ * Waiters stand in no record: each lock has a queue here, first come first
+ * served. Its first one tries again at each release anywhere, and now and then.
+ * A try that finds the lock held tells all brokers
  * that it waits. A broker whose own tickets have had the lock QUORUM_TURN times
  * in a row then stays back, so that each broker gets its turn.
  *
- * A node that has lost its data grants nothing for a lease (history.c). What it
- * begins with then is above all that was told before, as long as clocks agree
- * within a lease; what was told since, a majority without it knows.
+ * A node that has lost its data grants nothing for a lease (history.c). Its
+ * first fence then is above all earlier ones, as long as clocks agree within a
+ * lease. A majority without the node knows the fences granted since.
  *
  * quorum.c: what is asked. bid.c: bids and queues. round.c: votes and what
  * follows from them.
@@ -35,11 +35,11 @@
 #define QUORUM_QUEUES (1u << 18)
 #define QUORUM_TURNS  (1u << 12)
 #define QUORUM_TURN   8 /* grants in a row, while other brokers wait */
-/* What was given back is told so many times to nodes that are away, once they
- * are back. Each keeps a round; what is told to nobody ends with its lease. */
+/* Releases that wait for nodes that are away. Each keeps a round; a release
+ * that is told to nobody ends with its lease. */
 #define QUORUM_WAITING (1u << 13)
 
-/* Whose turn a lock is. Two locks may have one place: then it begins anew. */
+/* Turns at a lock. Two locks may have one place: then it begins anew. */
 struct turn {
     uint64_t hash;      /* of the lock's name */
     uint64_t wanted_us; /* when another broker last told that it waits */
@@ -81,19 +81,19 @@ struct bid {
     uint64_t again_us;      /* it tries then, if nothing happens sooner */
     uint64_t not_before_us; /* nor sooner than that, whatever happens */
     uint32_t pause_ms;      /* before the next try */
-    uint32_t split_ms;      /* where nobody had a majority */
+    uint32_t split_ms;      /* when nobody had a majority */
     uint32_t busy;          /* bits of nodes where somebody was in the way */
     bool trying;
     bool stirred;            /* something was given back meanwhile */
     bool moves;              /* an earlier connection's may stand somewhere */
-    bool idle;               /* who waits is away: others come first */
+    bool idle;               /* its client is away: others come first */
     bool leaving;            /* its release goes on until it is carried out */
     bool freed;              /* leaving: some node had it, or may have had */
     uint32_t asked_to_leave; /* leaving: bits of nodes */
     uint32_t left;           /* leaving: bits of nodes that have answered */
     struct op *leaves;       /* ref: the core's release, or NULL */
     struct ask ask;
-    /* for who looks at the queue */
+    /* for readers of the queue */
     uint8_t session[16];
     uint8_t owner_hash[8];
     uint32_t generation;
@@ -108,7 +108,7 @@ enum vote_state {
     VOTE_DOUBT,     /* it may have run */
     VOTE_RAISING,   /* its fence is being raised to the others' */
     VOTE_REPAIRING, /* a hold is being put where it is missing */
-    VOTE_UNDOING,   /* what it has granted is being taken back */
+    VOTE_UNDOING,   /* its grant is being taken back */
 };
 
 struct vote {
@@ -143,7 +143,7 @@ struct round {
     uint32_t out; /* votes under way */
     uint32_t stats[OP_REFUSED + 1];
     uint32_t again_ms;
-    struct op_result about;    /* who is in the way, or what was asked for */
+    struct op_result about;    /* the holder in the way, or the answer */
     struct merged_view *views; /* owned, or NULL */
     uint32_t view_count;
     struct op_ticket *shown; /* owned, or NULL */

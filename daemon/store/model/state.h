@@ -3,22 +3,26 @@
  * and calls are in model_*.h. Each other header has the functions of the file
  * of its name.
  *
- * A *node* is an address with a queue of operations; a *connection* is one
- * connection to a node: each node has a data connection, and where safety is
- * strict a second one that asks what its replicas have got; one connection more
- * subscribes to this broker's channel, and another one, to a Sentinel, to
- * +switch-master. A *call* is a command that has been sent on a connection;
- * replies come in calls' order.
+ * A *node* is an address with a queue of operations. Each node has a data
+ * *connection*. With strict safety, a second one asks how far its replicas are.
+ * One connection more subscribes to this broker's channel, and another one, to
+ * a Sentinel, to +switch-master. A *call* is a command that has been sent on a
+ * connection; replies come in calls' order.
  *
  * An operation is in exactly one place: a lane of a node, a call, the parked
  * (to be routed again later, or when there is a route), or the done.
  *
- * The folders, from below: wire/: bytes. model/: structs. node/: the calls of a
- * connection, and what is known of its node. strict/: which answers wait for
- * replicas. queue/: operations that wait, their calls and results. conn/: a
- * connection's begin, handshake, replies, time and end. topology/: what single,
- * cluster, sentinel and quorum do differently, by the table of topology.h.
- * store.c: the front, and time.
+ * The folders, from below:
+ *
+ * - wire/: bytes.
+ * - model/: structs.
+ * - node/: the calls of a connection, and the known state of its node.
+ * - strict/: which answers wait for replicas.
+ * - queue/: operations that wait, their calls and results.
+ * - conn/: a connection's begin, handshake, replies, time and end.
+ * - topology/: the differences of single, cluster, sentinel and quorum, by the
+ *   table of topology.h.
+ * - store.c: the front, and time.
  */
 #ifndef HOLDFAST_STORE_MODEL_STATE_H
 #define HOLDFAST_STORE_MODEL_STATE_H
@@ -43,7 +47,7 @@
 
 #define OVERLAP_US 30000000 /* a broker that is there is heard within that */
 
-/* What a Sentinel has said counts for so long. */
+/* A Sentinel's answer counts for so long. */
 #define TRUST_US 2000000
 
 /* A marker is looked for, or written, again after so long. */
@@ -92,11 +96,11 @@ struct store {
     struct node nodes[STORE_NODES_MAX];
     uint16_t node_count;        /* used ones are below it */
     uint16_t slots[SLOT_COUNT]; /* node, or NODE_NONE */
-    uint16_t had[SLOT_COUNT];   /* who had it last; NODE_NONE: nobody yet */
+    uint16_t had[SLOT_COUNT];   /* its last node; NODE_NONE: none yet */
     uint32_t slots_mapped;
     bool map_wanted;
     bool map_asked;                /* one refresh at a time */
-    bool map_anybody;              /* what was told last made no sense */
+    bool map_anybody;              /* the last map made no sense */
     char ids[CLUSTER_IDS_MAX][41]; /* of the cluster's nodes, as told last */
     uint32_t id_count;
     uint64_t ids_us; /* when that was */
@@ -110,8 +114,8 @@ struct store {
     uint16_t master;        /* that a majority of the Sentinels names */
     uint16_t master_said;   /* in the log */
     uint64_t masterless_us; /* since then there is none */
-    uint64_t anew_us;       /* what they were asked before does not count */
-    uint64_t ask_us;        /* who was asked before that, is asked at once */
+    uint64_t anew_us;       /* answers to earlier questions do not count */
+    uint64_t ask_us;        /* ask those at once that were asked before */
     uint64_t votes_due_us;  /* when to count the votes */
     struct list parked;
     struct list done;

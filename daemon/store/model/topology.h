@@ -1,6 +1,6 @@
 /*
- * What a topology decides: a row of functions and facts for each one. The rows
- * are in topology/topology.c.
+ * Topologies: a row of functions and facts for each one. The rows are in
+ * topology/topology.c.
  */
 #ifndef HOLDFAST_STORE_MODEL_TOPOLOGY_H
 #define HOLDFAST_STORE_MODEL_TOPOLOGY_H

@@ -10,7 +10,7 @@
  * A Sentinel's connection has no PREPARING.
  *
  * Replies come in order: nothing is sooner than the answer to the oldest call.
- * Where that takes longer than the command time-out, the connection is late.
+ * If that takes longer than the command time-out, the connection is late.
  * Nothing more is sent then. Operations are given back when their own time is
  * over; a renewal has a lease. A late answer ends that. A connection in use is
  * given up after a third of a lease without an answer. A dead host or a lost

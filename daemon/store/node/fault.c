@@ -7,7 +7,7 @@
 
 #include "daemon/base/assert.h"
 
-/* What an error says, by its beginning. */
+/* Errors, by their beginnings. */
 static const struct {
     const char *begin;
     enum health_reason reason;

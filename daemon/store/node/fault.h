@@ -15,10 +15,10 @@ enum refusal {
     REFUSAL_OTHER,
 };
 
-/* What an error of Redis says of the call. */
+/* The meaning of an error of Redis for the call. */
 enum refusal refusal_of(struct text error);
 
-/* What an error of Redis says of the node's health. */
+/* The meaning of an error of Redis for the node's health. */
 enum health_reason health_of_error(struct text error);
 
 /* Whether the node refuses all writes alike, whoever asks. */

@@ -12,14 +12,13 @@
  * The same goes for its clock, by which leases end: a broker that has not seen
  * it go steadily for as long ends none. Each answer with a time bounds what the
  * clock is ahead of ours, from both sides; where bounds do not meet, it has
- * stepped. What it was set forward by is no part of the age of what is older
- * than that.
+ * stepped. The age of data from before such a step excludes the step.
  *
  * A broker that is settled leaves a marker with the ids at the node, so that
  * one that starts later need not wait. No times are compared. Without a marker
- * nothing shortens the wait. An empty keyspace and a long uptime prove nothing:
- * the data may have been wiped, and the address may have led to another server
- * a moment ago, to which holders' brokers wrote. The marker has the fence clock
+ * nothing shortens the wait. An empty keyspace and a long uptime prove nothing.
+ * The data may have been wiped. A moment ago the address may have led to
+ * another server, where holders' brokers wrote. The marker has the fence clock
  * as well, which whoever reads or writes it takes over from it.
  *
  * A clock that is set forward by much may have had Redis forget holds that are
@@ -46,7 +45,7 @@
 #define MARGIN_PERCENT  1 /* of a lease; see drift_margin_us */
 #define MARGIN_LEAST_US 2000
 #define LEAP_US         80       /* a ms of idle_after: LEAP of lua/call.lua */
-#define CLOCK_HEARD_US  10000000 /* what was heard of a clock holds so long */
+#define CLOCK_HEARD_US  10000000 /* a known clock counts for so long */
 #define MARK_AFTER_US   3000000  /* it is written no sooner after the change */
 
 static bool
@@ -107,7 +106,7 @@ is_being_asked(const struct conn *conn)
     return conn->state == CONN_READY && (conn->ids_wanted || conn->ids_asked);
 }
 
-/* Who could not say what it is need not any more. */
+/* Forgets the sources that are not being asked: they need not answer. */
 static void
 sources_forget(const struct store *store, struct conn *conn)
 {
@@ -138,7 +137,7 @@ history_learn(struct store *store, struct conn *conn, struct text run_id,
     bool known = conn->since_us > 0;
 
     conn->ids_asked = false;
-    conn->ids_wanted = false; /* what scripts have seen so far is older */
+    conn->ids_wanted = false; /* ids seen by scripts so far are older */
     conn->first = is_none(second);
     if (known && same_run && same_id)
         return;
@@ -154,9 +153,9 @@ history_learn(struct store *store, struct conn *conn, struct text run_id,
 }
 
 /*
- * Something that is missed may have come with a slot: the whole takes its time
- * from now on, or as long as nobody can say, if it is a `guess` and there is no
- * other reason. Markers know nothing of that.
+ * A missing lock may have come with a slot, so the node settles anew from now
+ * on. If that is a `guess` without another reason, it lasts until the sources
+ * have answered. Markers know nothing of that.
  */
 static void
 history_doubt(
@@ -260,10 +259,10 @@ history_mute(struct store *store, struct conn *from, uint64_t now_us)
 }
 
 /*
- * The node has said what it is, in `info`: what has come from it is trusted, or
- * not; where it was asked before that came, it is asked again. Who has given
- * its last slot away becomes a replica of the one that has it now, and so it is
- * well if it was `settled` before.
+ * The node has said what it is, in `info`: slots that came from it are trusted,
+ * or not. If it was asked before they came, it is asked again. A node that has
+ * given its last slot away becomes a replica of the slot's node. It vouches if
+ * it was `settled` before.
  */
 void
 history_vouch(struct store *store, struct conn *from, const struct call *call,
@@ -310,8 +309,8 @@ history_settles_ms(
 }
 
 /* The clock is by so much ahead of ours now, and may have been set, to
- * `time_us`. What it was set back by it may be set forward by again. By how
- * much it was set forward at least. */
+ * `time_us`. A step back may be undone by a step forward. Returns by how much
+ * it was set forward at least. */
 static int64_t
 clock_was_set(struct conn *conn, int64_t least_us, int64_t most_us,
     uint64_t time_us, uint64_t now_us)
@@ -335,9 +334,9 @@ clock_was_set(struct conn *conn, int64_t least_us, int64_t most_us,
 }
 
 /*
- * How old by the node's clock, which is `time_us` now, something is at least
- * that came at `since_us`, before it was set forward: for the last time, or for
- * the first, which is not known.
+ * The least age, by the node's clock, of data that came at `since_us`. The
+ * clock, which is `time_us` now, was set forward since: whether for the last
+ * time or the first is not known.
  */
 uint64_t
 history_age_us(const struct conn *conn, uint64_t since_us, uint64_t time_us)

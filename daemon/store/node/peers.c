@@ -1,6 +1,6 @@
 /*
- * What brokers before the same Redis tell one another: by what configuration
- * they lease, and of which quorum a node is part.
+ * Brokers before the same Redis tell one another the configuration of their
+ * leases, and the quorum of a node.
  *
  * Every ten seconds each broker exchanges PREFIX:brokers at each node: it
  * writes its own words, and reads those of the broker that wrote before it.
@@ -35,7 +35,7 @@
 #define AGAIN_US  1000000 /* for a node with another list, or no slot yet */
 #define WORDS_MAX 200
 
-/* What a broker says of itself. */
+/* A broker's words about itself. */
 struct words {
     struct text broker;
     struct text safety;

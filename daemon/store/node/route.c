@@ -1,6 +1,6 @@
 /*
  * Nodes by their addresses, and slots by their nodes. map.c learns the map of
- * slots. What MOVED says is used at once.
+ * slots. A MOVED is used at once.
  */
 #include "daemon/store/node/route.h"
 

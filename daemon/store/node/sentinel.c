@@ -2,18 +2,18 @@
  * Sentinels: which node is the master. master.c takes their answers.
  *
  * Each Sentinel of the configuration is asked twice a second, and at once where
- * one of them says that the master has changed. The master is what a majority
- * of them names, in answers to questions that are at most TRUST_US old: a
- * broker that is cut off together with an old master, while the others vote for
- * a new one, hands out nothing there after that. Without such a majority there
- * is no master, and operations wait.
+ * one of them says that the master has changed. The master is the node that a
+ * majority of them names, in answers to questions at most TRUST_US old. So a
+ * broker that is cut off with an old master soon hands out nothing there. The
+ * others may vote for a new one then. Without such a majority there is no
+ * master, and operations wait.
  *
  * A Sentinel that the configuration has under two names is one all the same: of
  * answers by one process, as run_id of INFO tells them apart, one counts.
  *
  * Whenever the connection to the master is lost, only what is answered from
  * then on counts: the guidelines for clients of Sentinel say to resolve anew at
- * each reconnect. What is found there must call itself a master in INFO.
+ * each reconnect. The node found must call itself a master in INFO.
  */
 #include "daemon/store/node/sentinel.h"
 

@@ -6,8 +6,7 @@
 
 #include "daemon/store/model/state.h"
 
-/* Asks the Sentinels for the master at once. What they said before does not
- * count. */
+/* Asks the Sentinels for the master at once. Earlier answers do not count. */
 void sentinel_resolve(struct store *store, uint64_t now_us);
 
 /* Begins the questions to a Sentinel after AUTH. Their answer makes the

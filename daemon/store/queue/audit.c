@@ -1,8 +1,8 @@
 /*
- * Audits: a step over the records of one node, which the core asks for by the
- * node's number, and the mark that tells other brokers whose node that is for a
- * while. In a cluster these are all masters that have slots, of a quorum all
- * nodes, else the master.
+ * Audits: a step over the records of one node, which the core names by its
+ * number. A mark tells other brokers for a while which broker audits the node.
+ * In a cluster these are all masters that have slots, of a quorum all nodes,
+ * else the master.
  *
  * A step is what comes last at a node, and is tried only once: the core knows
  * what it is worth.

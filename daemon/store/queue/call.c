@@ -9,13 +9,13 @@
  * The lanes of a node take turns, a call each, so that no kind of operation
  * starves another, however many of it wait. In a lane its sessions take turns
  * (lane.c). Releases that no client waits for have a lane of their own: a
- * million of a session that has ended take a turn like one. Where renewals have
+ * million of a session that has ended take a turn like one. If renewals have
  * waited for long, every second call is theirs.
  *
- * A call is *bulk* where more urgent ones may come: renewals in time, releases
- * that no client waits for, and operations of one session that has more of
- * them, where there are others. Bulk leaves half of the calls under way to
- * others, so that a new operation finds little of it on its way to Redis.
+ * A call is *bulk* if more urgent ones may come. These are renewals in time,
+ * releases that no client waits for, and many operations of one session beside
+ * others. Bulk leaves half of the calls under way to others, so that a new
+ * operation finds little of it on its way to Redis.
  *
  * See DESIGN.md D8.3 and D8.4.
  */
@@ -407,7 +407,7 @@ call_flush_node(struct store *store, uint16_t index, uint64_t now_us)
     if (!conn_answers(conn) || node->queued == 0)
         return;
     if (conn->ids_wanted || conn->ids_asked)
-        return; /* what it was before would be refused again */
+        return; /* its earlier id would be refused again */
     if (history_awaits(conn))
         return; /* whether all is there that those are to find */
     bool grants = !store->settings.strict || confirm_possible(store, conn);

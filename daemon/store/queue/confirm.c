@@ -1,13 +1,12 @@
 /*
- * Safety level strict: what a node's replicas have not got yet is not told.
+ * Safety level strict: a grant is not told before the node's replicas have it.
  *
  * The answer to a call that has granted or renewed something is held until all
  * replicas that could be promoted have what was written: see replicas.c. One
- * question is for all calls that were answered before it was asked. What is not
- * confirmed in its operations' time is of unknown outcome.
+ * question is for all calls that were answered before it was asked. A call that
+ * is not confirmed in its operations' time is of unknown outcome.
  *
- * Where it is known that it cannot be confirmed nothing new is asked for.
- * strict.c knows that, and has the verdict.
+ * Nothing new is asked for while strict.c knows that it cannot be confirmed.
  *
  * See DESIGN.md D4.1.
  */

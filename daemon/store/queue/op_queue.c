@@ -1,6 +1,6 @@
 /*
- * Where an operation is: in its lane at a node, parked until there is a route,
- * or done.
+ * The place of an operation: in its lane at a node, parked until there is a
+ * route, or done.
  */
 #include "daemon/store/queue/op_queue.h"
 

@@ -1,5 +1,5 @@
 /*
- * Where operations wait. See op_queue.c.
+ * Operations that wait. See op_queue.c.
  */
 #ifndef HOLDFAST_STORE_QUEUE_OP_QUEUE_H
 #define HOLDFAST_STORE_QUEUE_OP_QUEUE_H

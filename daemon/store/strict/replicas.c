@@ -2,11 +2,11 @@
  * Which replicas have what a node was told, where safety is strict.
  *
  * A second connection to the node, the *ack connection*, asks ROLE how far the
- * node's log reaches, writes something and has WAIT wait until the replicas
- * have that, and reads in INFO how far each of them is. What had been answered
- * before is safe where every replica is as far as ROLE said. (The write is for
- * WAIT alone, which waits for what its own connection has written, since Redis
- * 7.2; it is PEXPIRE, since a full Redis takes no SET.)
+ * node's log reaches. It writes something, has WAIT wait until the replicas
+ * have that, and reads in INFO how far each of them is. Earlier answers are
+ * safe once every replica is as far as ROLE said. (The write is for WAIT alone:
+ * since Redis 7.2, WAIT waits for writes of its own connection. It is PEXPIRE,
+ * since a full Redis takes no SET.)
  *
  * Every replica: those that are online, and those that have been while this
  * broker knows the node. For it is the one that is missing that may have been
@@ -29,11 +29,11 @@
 #include <stdlib.h>
 
 #define LOOK_EVERY_US  3000000
-#define LOOK_AGAIN_US  500000 /* where something is wrong */
+#define LOOK_AGAIN_US  500000 /* if something is wrong */
 #define LOOK_BEHIND_US 10000
 #define BEHIND_US      100000  /* for so long somebody may be behind */
 #define NEVER_ANY_US   5000000 /* then it is not that they are still to come */
-#define KEEP_MS        "86400000" /* what is written, after the last broker */
+#define KEEP_MS        "86400000" /* of the key, after the last broker */
 #define NAME_BYTES     300
 #define NO_ID          "0000000000000000000000000000000000000000"
 
@@ -54,7 +54,7 @@ struct replica {
     uint64_t offset;
 };
 
-/* What INFO says of them all. */
+/* All replicas, as INFO has them. */
 struct replica_view {
     uint32_t online;
     bool any; /* be they online or not */
@@ -151,7 +151,7 @@ is_redirect(struct text error)
            text_starts_with(error, TEXT("READONLY "));
 }
 
-/* What is not written does not count: it only has WAIT wait. */
+/* A failed write does not count: it only has WAIT wait. */
 static void
 replicas_error(struct store *store, struct conn *conn, const struct call *call,
     struct text error)
@@ -210,8 +210,8 @@ info_field(struct text line, struct text name)
     return TEXT("");
 }
 
-/* INFO's line of that number; false where there is none. Who tells no port
- * (redis-cli --rdb) is no replica that could be promoted: it is passed over. */
+/* INFO's line of that number; false: none. A replica without a port (redis-cli
+ * --rdb) cannot be promoted: it is passed over. */
 static bool
 replica_read(struct text info, unsigned *number, struct replica *replica)
 {
@@ -267,7 +267,7 @@ replicas_note(struct replicas *replicas, const struct replica *replica)
     return true;
 }
 
-/* Who is there, and who is known and is not. */
+/* The replicas that are online, and those that are known and are not. */
 static struct replica_view
 replicas_see(struct replicas *replicas, struct text info)
 {
@@ -396,7 +396,7 @@ replicas_judge(
         info_value(info, "master_replid"), now_us);
 }
 
-/* Where the log ends, as ROLE says; 0: it is no master's, or nobody knows. */
+/* The end of the log, as ROLE says; 0: it is no master's, or nobody knows. */
 static uint64_t
 master_offset(const struct resp *role)
 {

@@ -9,8 +9,7 @@
 /* Frees the list of replicas. */
 void replicas_forget(struct replicas *replicas);
 
-/* An ack connection is connected. What was known of replicas counts no more
- * until it answers. */
+/* An ack connection is connected. It counts no replica before it answers. */
 void replicas_begin(struct store *store, struct conn *ack, uint64_t now_us);
 
 /* Asks the ack connection for the replicas and their progress. */

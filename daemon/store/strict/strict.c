@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-#define WAIT_AGAIN_US 2000 /* where it was asked too soon */
+#define WAIT_AGAIN_US 2000 /* after it was asked too soon */
 
 static const enum op_grants grants_by_kind[OP_KIND_COUNT] = {
 
@@ -24,7 +24,7 @@ kind_grants(enum op_kind kind)
     return grants_by_kind[kind];
 }
 
-/* What the reply to a call may grant, by op.def. */
+/* The grants that the reply to a call may have, by op.def. */
 static enum op_grants
 call_grants(const struct call *call)
 {

@@ -13,7 +13,7 @@ enum op_grants {
     KIND_GRANTS,
 };
 
-/* What the reply to an operation of that kind may grant, by op.def. */
+/* The grants that the reply to such an operation may have, by op.def. */
 enum op_grants kind_grants(enum op_kind kind);
 
 /* The reply that a held call keeps. */

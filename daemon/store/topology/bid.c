@@ -8,8 +8,8 @@
 
 #include "daemon/base/assert.h"
 
-/* What another broker has told counts so long: a waiter's tries are more
- * frequent. For so long, and some tries, its turn is free. */
+/* Another broker's wait counts so long: a waiter's tries are more frequent. For
+ * so long, and some tries, its turn is free. */
 #define WANTED_US 2000000
 #define TURN_US   20000
 

@@ -87,10 +87,10 @@ is_told(const struct resp *host)
 }
 
 /*
- * Where [host, port, id, [key, value, ...]] of CLUSTER SLOTS is. No host, or an
- * empty one, is that of the node that answers. A cluster that is to tell names
- * may know none yet, and tell the number beside it; or the other way round.
- * Empty: it is not told.
+ * The host in [host, port, id, [key, value, ...]] of CLUSTER SLOTS. No host, or
+ * an empty one, is that of the node that answers. A cluster that is to tell
+ * names may know none yet, and tell the number beside it; or the other way
+ * round. Empty: it is not told.
  */
 static struct text
 map_host(
@@ -290,8 +290,8 @@ map_has_other(const struct store *store, const struct conn *conn)
 /*
  * Whether the map is of another cluster: it has none of the nodes that the last
  * one had, be they masters or replicas. The address of a node that is gone may
- * be a node's of another cluster now. Where for the time of a lease nobody of
- * the cluster as it was answers, it is no more, and holds there are over.
+ * be a node's of another cluster now. If no node of the old cluster answers for
+ * the time of a lease, that cluster is gone, and holds there are over.
  */
 static bool
 map_is_strange(struct store *store, const struct conn *conn,

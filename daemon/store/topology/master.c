@@ -120,7 +120,7 @@ sentinel_reply(struct store *store, struct conn *conn, const struct call *call,
     node->names = named;
     node->named_us = call->sent_us;
     store->votes_due_us = 0;
-    if (other) /* what it named before may be nobody's now */
+    if (other) /* perhaps nobody names the last one now */
         route_retire(store, now_us);
     if (node->names != NODE_NONE) {
         node->nameless = false;

@@ -64,9 +64,9 @@ pause_next(struct store *store, uint32_t *pause_ms, uint32_t most_ms)
 }
 
 /*
- * When the first of a queue is to try again. Where some nodes had granted it,
- * others may have met it there: it tries again soon, or as soon as something
- * changes, but never at once, so that they do not meet again and again.
+ * When the first of a queue is to try again. If some nodes had granted it,
+ * others may have met it there. It tries again soon, or when something changes,
+ * but never at once, or they would meet again and again.
  */
 static void
 bid_pauses(struct store *store, struct bid *bid, const struct round *round)

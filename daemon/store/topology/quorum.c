@@ -1,6 +1,6 @@
 /*
- * What the core asks of a quorum, as rounds of votes; bids; and the queues of
- * those who wait. See model/quorum.h.
+ * The core's operations before a quorum, as rounds of votes; bids; and the
+ * queues of waiters. See model/quorum.h.
  */
 #include "daemon/store/topology/quorum.h"
 
@@ -120,8 +120,8 @@ quorum_destroy(struct store *store)
 
 /* Something has changed about a lock: its key, as a script of that node has
  * told. The other nodes are about to tell the same, and who tries too soon gets
- * a part. Where somebody else was in the way the news count; at the other nodes
- * they may be of what the last try had got there. */
+ * a part. The news count at nodes where somebody else was in the way. At other
+ * nodes they may be of the last try's own grants. */
 static void
 quorum_news(struct store *store, uint16_t node, struct text key)
 {
@@ -280,7 +280,7 @@ take_renewal(struct store *store, struct bid *bid, struct op *op)
         question.fence = 0;
         question.seen = bid->fence;
         question.raises = question.agreed = true;
-    } else if (op->fence == 0) { /* what waited has been granted meanwhile */
+    } else if (op->fence == 0) { /* the wait has been granted meanwhile */
         question.fence = bid->fence;
     }
     struct round *round = round_begin(store, &question, op);

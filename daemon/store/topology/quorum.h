@@ -1,5 +1,5 @@
 /*
- * What the core asks of a quorum. See quorum.c.
+ * The core's operations before a quorum. See quorum.c.
  */
 #ifndef HOLDFAST_STORE_TOPOLOGY_QUORUM_H
 #define HOLDFAST_STORE_TOPOLOGY_QUORUM_H

@@ -2,11 +2,11 @@
  * Votes: the questions of a round, when it is decided, and what is put right
  * afterwards. See model/quorum.h.
  *
- *   a try      won where a majority has granted it with one fence: those with
- *              a lower one are raised to the highest first. Where it is lost,
- *              all that was granted, or may have been, is taken back.
- *   a renewal  is good where a majority has renewed it. Where a hold is missing
- *              it is put again, and does not count before the next renewal.
+ *   a try      won if a majority has granted it with one fence: those with
+ *              a lower one are raised to the highest first. After a lost try
+ *              all grants, and possible grants, are taken back.
+ *   a renewal  is good if a majority has renewed it. A missing hold is put
+ *              again, and does not count before the next renewal.
  *   a release  is one where a majority has it no more. The others are told as
  *              soon as they can be, unless the lease is over by then.
  *
@@ -48,7 +48,7 @@ renewal_until_us(const struct store *store, const struct round *round)
     return late_us > soon_us(store) ? late_us : soon_us(store);
 }
 
-/* Whoever has it still after that, has it no more. */
+/* A node that still has the hold after that has it no more. */
 static uint64_t
 lease_over_us(const struct store *store, const struct vote *vote)
 {
@@ -115,8 +115,7 @@ try_count(const struct store *store, const struct round *round)
     return count;
 }
 
-/* What is left of the lease at the node of those in favour that has the least
- * of it. */
+/* The least rest of the lease at the nodes in favour. */
 static void
 round_term(const struct store *store, const struct round *round, uint64_t fence,
     struct op_result *result)
@@ -171,8 +170,8 @@ try_lost(const struct store *store, const struct round *round,
            (spoke >= majority || count->pending == 0);
 }
 
-/* What is left of a lost try and has not been sent yet, is not sent: it would
- * meet the next one. */
+/* Votes of a lost try that have not been sent are not sent: they would meet the
+ * next try. */
 static void
 round_call_off(const struct store *store, struct round *round)
 {
@@ -271,7 +270,7 @@ renew_repair(struct store *store, struct round *round)
             vote_repair(store, &round->votes[i]);
 }
 
-/* What the core is told of a renewal that a majority has carried out. */
+/* Answers a renewal that a majority has carried out. */
 static void
 renew_won(struct store *store, struct round *round, struct bid *bid)
 {
@@ -328,15 +327,15 @@ renew_decide(struct store *store, struct round *round)
     } else if (count.has + count.pending < majority) {
         enum op_status status = renew_verdict(store, round);
         if (status == OP_UNKNOWN && count.pending > 0)
-            return; /* who is still to answer may know */
-        /* Where it is left it keeps others out until its holder, who may not
-         * hear that it is lost, believes in it no more. */
+            return; /* a node still to answer may know */
+        /* It keeps others out where it is left, until its holder believes in it
+         * no more: the holder may not hear that it is lost. */
         round->decided = true;
         quorum_answer(store, round->asked, status);
     }
 }
 
-/* --- what is only asked --------------------------------------------------- */
+/* --- questions alone ------------------------------------------------------ */
 
 static uint32_t
 round_answered(const struct store *store, const struct round *round)
@@ -346,7 +345,7 @@ round_answered(const struct store *store, const struct round *round)
     return store->quorum->nodes - silent - round->out;
 }
 
-/* A BREAK, a LOOK: when all have answered. Where too few have, some may all the
+/* A BREAK, a LOOK: when all have answered. If too few have, some may all the
  * same have carried it out. */
 static void
 plain_decide(struct store *store, struct round *round)
@@ -478,7 +477,7 @@ inspect_decide(struct store *store, struct round *round)
     if (round->view_count + waiters > 0)
         round->shown =
             calloc(round->view_count + waiters, sizeof(*round->shown));
-    /* What is not seen is not free for that. */
+    /* A lock that was not seen is not free for that. */
     if (round_answered(store, round) < majority || round->starved ||
         (round->shown == NULL && round->view_count + waiters > 0)) {
         quorum_answer(store, asked, OP_UNSENT);
@@ -524,7 +523,7 @@ sooner_ms(uint64_t a, uint64_t b)
     return a > 0 && (a < b || b == 0) ? a : b;
 }
 
-/* What the core may be told by one node's answer, which is gone then. */
+/* Keeps parts of one node's answer for the core: the answer is gone then. */
 static void
 round_hear(struct round *round, const struct op_result *result, uint32_t node)
 {
@@ -598,7 +597,7 @@ release_heard(struct store *store, struct vote *vote, enum op_status status)
         bid_left(store, bid, bit_of(vote), status == OP_OK);
 }
 
-/* What is given back is given back again where nobody knows whether it was. */
+/* Sends a release again if nobody knows whether it was carried out. */
 static bool
 vote_again(struct store *store, struct vote *vote, enum op_status status)
 {
@@ -613,7 +612,7 @@ vote_again(struct store *store, struct vote *vote, enum op_status status)
            vote_send(store, vote, vote->state, vote->op.deadline_us, true);
 }
 
-/* What is asked of all has been sent when the one that was heard last was. */
+/* A question to all counts as sent when the one that was heard last was. */
 static void
 round_note_sending(struct round *round, const struct op *op)
 {

@@ -226,7 +226,7 @@ put_acquire(char *at, const struct op *op, uint64_t now_us, uint64_t latest_ms)
     PUT_UINT(at, ACQUIRE, LIMIT, op->ask.permits_max);
     PUT_UINT(at, ACQUIRE, LEASE, op->lease_ms);
     PUT_UINT(at, ACQUIRE, DELAY, op->ask.delay_ms);
-    /* Of who waited it begins when he is granted it. */
+    /* A waiter's hold begins at its grant. */
     PUT_DOUBLE(at, ACQUIRE, HOLD,
         stood && op->fence > 0 ? record_hold_left_ms(op, now_us)
                                : op->ask.hold_ms);
@@ -412,7 +412,7 @@ status_of(enum record_status status)
     return OP_REFUSED;
 }
 
-/* Owner, client's name and note. Where they are none all are empty. */
+/* Owner, client's name and note; all empty if there are none. */
 static bool
 read_words(const char *at, size_t len, struct text *const words[3])
 {
@@ -432,7 +432,7 @@ read_words(const char *at, size_t len, struct text *const words[3])
     return true;
 }
 
-/* Of what kind a ticket is that was taken over. */
+/* The kind of a ticket that was taken over. */
 static bool
 read_kind(const char *at, size_t len, struct op_result *result)
 {
@@ -619,8 +619,8 @@ record_read_tickets(struct record_reader *reader, struct op *op,
         if (!read_ticket(at, width, time_us / 1000, ticket))
             return record_refuse(result);
         ticket->late = ticket->late && result->again_ms == 0;
-        /* What is over has not been struck out yet, but is none any more; but
-         * where nobody can say whether it is. */
+        /* An ended ticket that is not struck out yet counts no more, unless
+         * nobody can say whether it has ended. */
         uint32_t *counted =
             ticket->granted ? &result->holders : &result->waiters;
         if (ticket->ttl_ms == 0 && result->again_ms == 0)

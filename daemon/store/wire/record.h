@@ -33,13 +33,13 @@ enum {
 #include "daemon/store/wire/record.def"
 };
 
-/* What every call says of its broker. */
+/* The broker, in each call. */
 struct record_header {
     const char *broker;  /* ref: 8 characters */
     const char *id;      /* ref: replication id last seen of the node */
     struct text channel; /* ref: prefix of the brokers' channels */
     uint64_t fence_clock_us;
-    uint64_t expected_us; /* what TIME should say */
+    uint64_t expected_us; /* from TIME */
     uint64_t forget_after_ms;
     uint32_t waiters_max;
     uint32_t settles_ms; /* until it is settled with the node; 0: it is */
@@ -70,7 +70,7 @@ size_t record_op_bytes(const struct op *op);
 void record_write_op(
     const struct op *op, uint64_t now_us, uint64_t latest_ms, char *out);
 
-/* What is left of a hold that ends by itself, in ms; 0: it does not. */
+/* The rest of a hold that ends by itself, in ms; 0: it does not. */
 uint64_t record_hold_left_ms(const struct op *op, uint64_t now_us);
 
 /* The start of each reply. */
@@ -115,9 +115,9 @@ enum record_status {
 
 /*
  * Reads one operation's result into op->result (not its sent_us); its grants go
- * to `grants`, of which there are `room`. What comes from the record's tickets
- * may be damaged there, which is no other operation's matter. False: the bytes
- * make no sense, nor do those that follow.
+ * to `grants`, of which there are `room`. Damage of the record's tickets is no
+ * other operation's matter. False: the bytes make no sense, nor do those that
+ * follow.
  */
 bool record_read_result(struct record_reader *reader, struct op *op,
     enum record_status *status, struct op_grant *grants, uint32_t room);
