@@ -172,10 +172,10 @@ struct text ticket_client(const struct ticket *ticket);
 void ticket_log(const struct ticket *ticket, enum log_level level,
     const char *event, const char *reason);
 
-/* The time in ms that the client may believe in the hold. */
+/* Time in ms that the client may count on without more from the broker. */
 uint64_t ticket_ttl_ms(const struct core *core, const struct ticket *ticket);
 
-/* Takes the deadline into the least one that a PING tells, if attended. */
+/* Counts the deadline for PING: attended tickets, those with lease= apart. */
 void ticket_count_deadline(const struct ticket *ticket);
 
 /* Sets the deadline and counts it for PING. The caller arms the timer. */

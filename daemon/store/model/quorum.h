@@ -18,8 +18,8 @@
  * first fence then is above all earlier ones, as long as clocks agree within a
  * lease. A majority without the node knows the fences granted since.
  *
- * quorum.c: what is asked. bid.c: bids and queues. round.c: votes and what
- * follows from them.
+ * quorum.c has the questions, bid.c bids and queues, round.c rounds, vote.c
+ * votes, outcome.c what follows from them.
  *
  * See DESIGN.md D5.
  */
