@@ -33,6 +33,7 @@
 #include "daemon/core/ticket/renew.h"
 #include "daemon/core/ticket/ticket_event.h"
 #include "daemon/core/ticket/wait.h"
+#include "daemon/op/op.h"
 
 #include "daemon/base/assert.h"
 
@@ -176,7 +177,7 @@ static void
 core_inspected(struct core *core, struct op *op)
 {
     switch (op->reader) {
-    case READER_PENDING:
+    case READER_REQUEST:
         listing_show_done(core, op);
         return;
     case READER_BREAK:

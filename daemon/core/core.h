@@ -20,6 +20,8 @@
 #include "daemon/op/counters.h"
 #include "daemon/op/health.h"
 
+struct op;
+
 struct core;
 
 enum core_event_kind {

@@ -2,6 +2,7 @@
  * The order of a turn. See engine.h. Core and store decide about locks.
  */
 #include "daemon/driver/engine.h"
+#include "daemon/base/wheel.h"
 
 #include "daemon/base/assert.h"
 #include "proto/request.h"

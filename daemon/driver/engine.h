@@ -15,6 +15,7 @@
 #ifndef HOLDFAST_DRIVER_ENGINE_H
 #define HOLDFAST_DRIVER_ENGINE_H
 
+#include "daemon/base/slab.h"
 #include "daemon/core/core.h"
 #include "daemon/store/store.h"
 

@@ -15,6 +15,7 @@
 #include "daemon/io/clock.h"
 #include "daemon/io/listen.h"
 #include "daemon/io/tls.h"
+#include "daemon/op/op.h"
 #include "proto/request.h"
 
 #include <errno.h>

@@ -20,6 +20,7 @@
 #include "daemon/io/clock.h"
 #include "daemon/io/listen.h"
 #include "daemon/io/tls.h"
+#include "daemon/op/op.h"
 
 #include <inttypes.h>
 #include <poll.h>

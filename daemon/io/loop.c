@@ -6,6 +6,7 @@
  * it. A call to Redis gets its time before it is sent. Locks are unknown here.
  */
 #include "daemon/io/loop.h"
+#include "daemon/base/wheel.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"

@@ -6,6 +6,7 @@
 
 #include "daemon/base/assert.h"
 #include "daemon/io/listen.h"
+#include "daemon/op/op.h"
 
 #include <stdlib.h>
 #include <sys/random.h>

@@ -13,16 +13,11 @@
 #include "daemon/base/slab.h"
 #include "daemon/base/text.h"
 #include "daemon/base/wheel.h"
+#include "daemon/op/kind.h"
 
 struct op_audit;
 
 #define OP_STORE_BYTES 112 /* see daemon/store/model/op.h */
-
-enum op_kind {
-#define OP(id, ...) OP_##id,
-#include "daemon/op/op.def"
-    OP_KIND_COUNT
-};
 
 /* The kind of the handle `owner`. */
 enum op_owner {
@@ -35,36 +30,11 @@ enum op_owner {
 
 /* The reader of an OP_INSPECT or an OP_BREAK. */
 enum op_reader {
-    READER_PENDING, /* SHOW, BREAK: `owner` is the request */
+    READER_REQUEST, /* SHOW, BREAK: `owner` is the request */
     READER_BREAK,   /* BREAK, whether it is done: likewise */
     READER_WATCH,
-    READER_DEADLOCK, /* `owner` is the look */
+    READER_DEADLOCK, /* `owner` is the inspection */
     READER_AUDIT,
-};
-
-enum op_status {
-    OP_OK,        /* held; released; looked */
-    OP_WAITING,   /* stands in the queue */
-    OP_BUSY,      /* not granted, and not put in the queue, as asked */
-    OP_FULL,      /* the lock has all the tickets that it may have */
-    OP_CONFLICT,  /* of another kind than the tickets that stand */
-    OP_GONE,      /* there is no such ticket any more */
-    OP_BROKEN,    /* it was taken from its holder */
-    OP_MOVED,     /* it is of a later generation of its session */
-    OP_MISSING,   /* there is none, but the data may be older than it */
-    OP_UNSETTLED, /* not before this broker is settled (again_ms) */
-    OP_UNSENT,    /* Redis could not be asked until deadline_us: nothing ran */
-    OP_UNKNOWN,   /* it was asked and the answer is not to be had */
-    OP_REFUSED,   /* the record is not ours, too new, or the script failed */
-};
-
-/* The options of a LOCK. */
-struct ask {
-    bool shared;
-    uint32_t permits;
-    uint32_t permits_max; /* of a semaphore; 0: it is none */
-    uint32_t delay_ms;    /* lock-delay */
-    uint64_t hold_ms;     /* lease=; 0: renewed as long as the session lives */
 };
 
 /* Another ticket of this broker that was granted by the way. */
@@ -142,7 +112,8 @@ struct op {
     enum op_kind kind;
     /* the core's */
     enum op_reader reader;
-    struct handle owner; /* ticket, lock, request, look or message, by kind */
+    struct handle
+        owner; /* ticket, lock, request, inspection or message, by kind */
     struct handle lock;
     uint64_t began_us;
     /* the question */

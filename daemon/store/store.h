@@ -24,9 +24,10 @@
 #define HOLDFAST_STORE_STORE_H
 
 #include "daemon/base/buffer.h"
+#include "daemon/base/list.h"
 #include "daemon/op/counters.h"
 #include "daemon/op/health.h"
-#include "daemon/op/op.h"
+#include "daemon/op/kind.h"
 #include "daemon/op/resp.h"
 
 #define STORE_NODES_MAX  128

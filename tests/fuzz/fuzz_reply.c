@@ -16,6 +16,7 @@
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
 #include "daemon/io/reader.h"
+#include "daemon/op/op.h"
 #include "daemon/store/model/state.h"
 
 #include <stdarg.h>

@@ -7,6 +7,7 @@
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
+#include "daemon/op/op.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -10,6 +10,7 @@
 #include "tests/unit/rig_test.h"
 
 #include "daemon/core/core.h"
+#include "daemon/op/op.h"
 
 /* As ck_assert(), but at no cost where it holds. */
 #define rig_must(condition)                 \

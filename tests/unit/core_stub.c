@@ -2,6 +2,7 @@
  * A stub of Redis before several cores. See core_stub.h.
  */
 #include "tests/unit/core_stub.h"
+#include "daemon/op/op.h"
 
 #include <stdio.h>
 #include <stdlib.h>

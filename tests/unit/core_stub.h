@@ -9,6 +9,7 @@
 #ifndef HOLDFAST_TESTS_UNIT_CORE_STUB_H
 #define HOLDFAST_TESTS_UNIT_CORE_STUB_H
 
+#include "daemon/op/op.h"
 #include "tests/unit/core_rig.h"
 
 #define STUB_CORES   3

@@ -5,6 +5,7 @@
 #include "tests/unit/core_rig.h"
 #include "tests/unit/log_kept.h"
 
+#include "daemon/op/op.h"
 #include "daemon/op/op_audit.h"
 
 #include <stdio.h>

@@ -4,6 +4,7 @@
  * and addresses, and another list of users.
  */
 #include "conf/users.h"
+#include "daemon/op/op.h"
 #include "proto/request.h"
 #include "tests/unit/core_rig.h"
 

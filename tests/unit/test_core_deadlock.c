@@ -2,6 +2,7 @@
  * Tests of daemon/core/feature/deadlock.c: cycles of waits within one broker
  * and over several, and what must not be taken for one.
  */
+#include "daemon/op/op.h"
 #include "tests/unit/core_stub.h"
 
 #include <stdio.h>

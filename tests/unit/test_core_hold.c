@@ -2,6 +2,7 @@
  * Tests of daemon/core/model/ticket.c: holds. When they are believed in, how
  * they are renewed, lost and given back.
  */
+#include "daemon/op/op.h"
 #include "tests/unit/core_rig.h"
 
 #include <stdio.h>

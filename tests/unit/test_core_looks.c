@@ -2,6 +2,7 @@
  * Tests of daemon/core/feature/inspections.c: the search for cycles reads
  * records no more often than it must, and leaves Redis time for all else.
  */
+#include "daemon/op/op.h"
 #include "tests/unit/core_stub.h"
 
 #include <stdio.h>

@@ -3,6 +3,7 @@
  * is kept, who may take it over, by which generation, and what a later one
  * changes.
  */
+#include "daemon/op/op.h"
 #include "tests/unit/core_rig.h"
 #include "tests/unit/log_kept.h"
 

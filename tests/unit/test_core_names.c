@@ -1,6 +1,7 @@
 /*
  * Tests of daemon/core/ticket/multilock.c: LOCK of several names, all or none.
  */
+#include "daemon/op/op.h"
 #include "tests/unit/core_rig.h"
 
 #include <stdio.h>

@@ -10,6 +10,7 @@
 #include "tests/unit/core_rig.h"
 #include "tests/unit/seed.h"
 
+#include "daemon/op/op.h"
 #include "daemon/op/op_audit.h"
 
 #include <inttypes.h>

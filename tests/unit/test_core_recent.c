@@ -3,6 +3,7 @@
  * kept, and what is slow. How a store counts the stages is in
  * test_store_call.c.
  */
+#include "daemon/op/op.h"
 #include "tests/unit/core_stub.h"
 
 #include <stdio.h>

@@ -5,6 +5,7 @@
 #include "tests/unit/core_rig.h"
 
 #include "daemon/core/model/state.h"
+#include "daemon/op/op.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -8,6 +8,7 @@
  */
 #include "conf/keys.h"
 #include "daemon/base/assert.h"
+#include "daemon/op/op.h"
 #include "tests/unit/core_rig.h"
 
 #include <stdio.h>

@@ -2,6 +2,7 @@
  * Tests of semaphores (limit=, permits=): how they are shown and claimed, the
  * words of QUEUED and ERR BUSY, and holds of more permits than there are.
  */
+#include "daemon/op/op.h"
 #include "tests/unit/core_rig.h"
 
 #include <stdio.h>

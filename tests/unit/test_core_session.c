@@ -3,6 +3,7 @@
  * limits, tags, and what is listed.
  */
 #include "daemon/core/model/state.h"
+#include "daemon/op/op.h"
 #include "tests/unit/core_rig.h"
 
 #include <stdio.h>

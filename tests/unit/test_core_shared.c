@@ -3,6 +3,7 @@
  * lock-delay, what is told of a holder in the way, and holds that an operator
  * breaks.
  */
+#include "daemon/op/op.h"
 #include "tests/unit/core_rig.h"
 
 #include <stdio.h>

@@ -2,6 +2,7 @@
  * Tests of daemon/core/feature/status.c and health.c: what STATUS tells of the
  * Redis nodes, and what a client is told where a lock cannot be granted.
  */
+#include "daemon/op/op.h"
 #include "tests/unit/core_rig.h"
 
 #include <stdio.h>

@@ -2,6 +2,7 @@
  * Tests of what the core tells a client, and when: an ERR once nothing is held,
  * an OK in its order, no more time than is left.
  */
+#include "daemon/op/op.h"
 #include "proto/request.h"
 #include "tests/unit/core_rig.h"
 

@@ -4,6 +4,7 @@
  * oldest are as they should be, core_check() looks at after each step.
  */
 #include "conf/users.h"
+#include "daemon/op/op.h"
 #include "tests/unit/core_rig.h"
 
 #include <stdio.h>

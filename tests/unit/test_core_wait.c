@@ -2,6 +2,7 @@
  * Tests of daemon/core/model/ticket.c and lock.c: asking and waiting. Each end
  * of a wait, answers that come late or never, hints, refreshing.
  */
+#include "daemon/op/op.h"
 #include "tests/unit/core_rig.h"
 
 #define TICK_US 1024u

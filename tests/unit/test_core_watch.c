@@ -2,6 +2,7 @@
  * Tests of daemon/core/feature/watch.c: WATCH and UNWATCH, what is told and
  * when.
  */
+#include "daemon/op/op.h"
 #include "tests/unit/core_rig.h"
 
 #include <stdio.h>

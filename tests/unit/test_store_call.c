@@ -7,6 +7,7 @@
 #include "tests/unit/store_rig.h"
 
 #include "daemon/base/log.h"
+#include "daemon/op/op.h"
 
 #include <stdio.h>
 #include <string.h>

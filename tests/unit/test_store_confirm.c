@@ -2,6 +2,7 @@
  * Tests of daemon/store/queue/confirm.c: what is answered is not told before
  * replicas have it, where safety is strict.
  */
+#include "daemon/op/op.h"
 #include "tests/unit/log_kept.h"
 #include "tests/unit/store_rig.h"
 

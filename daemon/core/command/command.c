@@ -25,6 +25,7 @@
 #include "daemon/core/ticket/multilock.h"
 #include "daemon/core/ticket/ticket_event.h"
 #include "daemon/core/ticket/wait.h"
+#include "daemon/op/op.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"

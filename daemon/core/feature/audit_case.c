@@ -6,6 +6,7 @@
 
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/stats.h"
+#include "daemon/op/op.h"
 
 #include "daemon/base/assert.h"
 

@@ -6,6 +6,8 @@
 
 #include "daemon/core/feature/audit_run.h"
 
+struct op_result;
+
 /* Adds an empty finding to those of the record. */
 struct finding *finding_add(struct audit *audit, enum finding_kind kind);
 

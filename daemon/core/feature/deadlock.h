@@ -6,6 +6,8 @@
 
 #include "daemon/core/model/state.h"
 
+struct op_result;
+
 struct probe;
 
 /* A wait begins, or counts again after its LOCK came again. Searches of its

@@ -16,6 +16,7 @@
 #include "daemon/core/feature/inspection_queue.h"
 #include "daemon/core/feature/probe.h"
 #include "daemon/core/model/op_pool.h"
+#include "daemon/op/op.h"
 
 #include "daemon/base/assert.h"
 

@@ -14,6 +14,7 @@
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/ticket/final.h"
+#include "daemon/op/op.h"
 
 #include "daemon/base/assert.h"
 
@@ -76,7 +77,7 @@ listing_show_done(struct core *core, struct op *op)
     const struct op_result *result = &op->result;
     uint64_t position = 0;
 
-    require(op->kind == OP_INSPECT && op->reader == READER_PENDING);
+    require(op->kind == OP_INSPECT && op->reader == READER_REQUEST);
     if (request == NULL)
         return;
     if (result->status != OP_OK && result->status != OP_GONE) {

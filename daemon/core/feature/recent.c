@@ -16,6 +16,7 @@
 #include "daemon/core/model/rights.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/ticket.h"
+#include "daemon/op/op.h"
 
 #include "daemon/base/assert.h"
 
@@ -96,7 +97,7 @@ recent_of_op(struct core *core, struct recent *recent, const struct op *op)
         if (ticket != NULL)
             recent_of_ticket(recent, ticket);
     } else if (op->kind == OP_BREAK ||
-               (op->kind == OP_INSPECT && op->reader == READER_PENDING)) {
+               (op->kind == OP_INSPECT && op->reader == READER_REQUEST)) {
         const struct request *request = slab_get(&core->requests, op->owner);
         if (request == NULL)
             return;

@@ -20,6 +20,7 @@
 #include "daemon/core/model/lock.h"
 #include "daemon/core/model/op_pool.h"
 #include "daemon/core/model/times.h"
+#include "daemon/op/op.h"
 
 #include "daemon/base/assert.h"
 

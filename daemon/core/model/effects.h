@@ -6,7 +6,11 @@
 #ifndef HOLDFAST_CORE_MODEL_EFFECTS_H
 #define HOLDFAST_CORE_MODEL_EFFECTS_H
 
-#include "daemon/op/op.h"
+#include "daemon/base/list.h"
+#include "daemon/base/slab.h"
+#include "daemon/op/kind.h"
+
+struct op;
 
 enum effect_kind {
     EFFECT_LINE,  /* send these bytes to the session's client */

@@ -7,7 +7,7 @@
 
 #include "daemon/base/slab.h"
 #include "daemon/core/model/session.h"
-#include "daemon/op/op.h"
+#include "daemon/op/kind.h"
 
 #define PROBE_NODES 32 /* the longest cycle that is found */
 

@@ -6,6 +6,7 @@
 #include "daemon/core/model/op_pool.h"
 
 #include "daemon/core/model/lock.h"
+#include "daemon/op/op.h"
 
 #include "daemon/base/assert.h"
 

@@ -7,7 +7,7 @@
 #include "daemon/base/slab.h"
 #include "daemon/base/table.h"
 #include "daemon/core/model/time.h"
-#include "daemon/op/op.h"
+#include "daemon/op/kind.h"
 #include "proto/request.h"
 
 /* A request's part in a LOCK of several names. */

@@ -19,6 +19,7 @@
 #include "daemon/core/model/owner.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/stats.h"
+#include "daemon/op/op.h"
 
 #include "daemon/base/assert.h"
 

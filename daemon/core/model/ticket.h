@@ -18,7 +18,7 @@
 #include "daemon/base/slab.h"
 #include "daemon/base/table.h"
 #include "daemon/core/model/time.h"
-#include "daemon/op/op.h"
+#include "daemon/op/kind.h"
 #include "proto/request.h"
 
 enum ticket_state {

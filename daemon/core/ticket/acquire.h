@@ -6,6 +6,9 @@
 
 #include "daemon/core/model/state.h"
 
+struct op;
+struct op_result;
+
 /* How long the broker is not settled with the node yet, by the last answer; 0:
  * it is. */
 uint64_t ticket_settles_us(

@@ -13,6 +13,7 @@
 #include "daemon/core/ticket/multilock.h"
 #include "daemon/core/ticket/question.h"
 #include "daemon/core/ticket/wait.h"
+#include "daemon/op/op.h"
 
 #include "daemon/base/assert.h"
 

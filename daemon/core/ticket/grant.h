@@ -6,6 +6,8 @@
 
 #include "daemon/core/model/state.h"
 
+struct op_result;
+
 /* Whether nothing of the lease is left to be believed of that answer. */
 bool hold_is_over(const struct core *core, const struct op_result *result);
 

@@ -8,6 +8,7 @@
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/model/times.h"
 #include "daemon/core/ticket/final.h"
+#include "daemon/op/op.h"
 
 #include "daemon/base/assert.h"
 

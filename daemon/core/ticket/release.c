@@ -10,6 +10,7 @@
 #include "daemon/core/ticket/final.h"
 #include "daemon/core/ticket/hold.h"
 #include "daemon/core/ticket/leave.h"
+#include "daemon/op/op.h"
 
 #include "daemon/base/assert.h"
 

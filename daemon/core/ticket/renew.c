@@ -14,6 +14,7 @@
 #include "daemon/core/ticket/grant.h"
 #include "daemon/core/ticket/hold.h"
 #include "daemon/core/ticket/question.h"
+#include "daemon/op/op.h"
 
 #include "daemon/base/assert.h"
 

@@ -15,6 +15,7 @@
 #include "daemon/core/ticket/release.h"
 #include "daemon/core/ticket/renew.h"
 #include "daemon/core/ticket/wait.h"
+#include "daemon/op/op.h"
 
 /*
  * A ticket was put again. If a later ticket has its number by now, it has got

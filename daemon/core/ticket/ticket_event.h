@@ -6,6 +6,9 @@
 
 #include "daemon/core/model/state.h"
 
+struct op;
+struct op_grant;
+
 /* Takes the answer to a ticket's operation. The ticket may be gone, or have
  * moved on. */
 void ticket_done(struct core *core, struct op *op);

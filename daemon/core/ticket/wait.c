@@ -21,6 +21,7 @@
 #include "daemon/core/ticket/final.h"
 #include "daemon/core/ticket/leave.h"
 #include "daemon/core/ticket/question.h"
+#include "daemon/op/op.h"
 
 #include "daemon/base/assert.h"
 

@@ -159,6 +159,7 @@ record_script(enum op_kind kind)
 
 #define OP(id, word, owner, done, script, ...) SCRIPT_##script,
 #include "daemon/op/op.def"
+#include "daemon/op/op.h"
     };
 
     return ids[kind];

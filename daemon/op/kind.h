@@ -1,0 +1,42 @@
+/*
+ * Kinds and outcomes of operations, and the question of a LOCK, for those who
+ * need no operation itself. See op.h.
+ */
+#ifndef HOLDFAST_OP_KIND_H
+#define HOLDFAST_OP_KIND_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum op_kind {
+#define OP(id, ...) OP_##id,
+#include "daemon/op/op.def"
+    OP_KIND_COUNT
+};
+
+enum op_status {
+    OP_OK,        /* held; released; looked */
+    OP_WAITING,   /* stands in the queue */
+    OP_BUSY,      /* not granted, and not put in the queue, as asked */
+    OP_FULL,      /* the lock has all the tickets that it may have */
+    OP_CONFLICT,  /* of another kind than the tickets that stand */
+    OP_GONE,      /* there is no such ticket any more */
+    OP_BROKEN,    /* it was taken from its holder */
+    OP_MOVED,     /* it is of a later generation of its session */
+    OP_MISSING,   /* there is none, but the data may be older than it */
+    OP_UNSETTLED, /* not before this broker is settled (again_ms) */
+    OP_UNSENT,    /* Redis could not be asked until deadline_us: nothing ran */
+    OP_UNKNOWN,   /* it was asked and the answer is not to be had */
+    OP_REFUSED,   /* the record is not ours, too new, or the script failed */
+};
+
+/* The options of a LOCK. */
+struct ask {
+    bool shared;
+    uint32_t permits;
+    uint32_t permits_max; /* of a semaphore; 0: it is none */
+    uint32_t delay_ms;    /* lock-delay */
+    uint64_t hold_ms;     /* lease=; 0: renewed as long as the session lives */
+};
+
+#endif
