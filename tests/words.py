@@ -31,10 +31,10 @@ GROUPS = {
     "manuals": (("packaging/man/*.[1-8]",), 0),
     "configuration": (("conf/*.yaml",), 0),
     "comments": (("daemon/*.[ch]", "proto/*.[ch]", "conf/*.[ch]", "*.def",
-                  "lua/*.lua"), 21),
+                  "lua/*.lua"), 1),
     "helps": (("*.def",), 0),
     "messages": (("daemon/*.c", "proto/*.c", "conf/*.c"), 0),
-    "comments of tests": (("tests/*.[ch]",), 11),
+    "comments of tests": (("tests/*.[ch]",), 1),
     "docstrings": (("tests/*.py",), 0),
 }
 

@@ -1,6 +1,6 @@
 /*
- * What the closed loop measures: three ways to take and give back a lock, each
- * as a pair of requests and a judge of their replies.
+ * The measured side of the closed loop: three ways to take and give back a
+ * lock, each as a pair of requests and a judge of their replies.
  *
  *   setnx     SET NX PX, then compare-and-delete by script; no fence
  *   hash      a hash a lock: owner, fence, expiry, count; by two scripts
@@ -18,7 +18,7 @@
 
 #define REQUEST_BYTES_MAX 256
 
-/* Who asks for what. */
+/* The asker and its question. */
 struct request {
     unsigned connection;
     unsigned lane; /* of the connection */

@@ -8,10 +8,10 @@
  *     before its LOCK was sent;
  *   - no fence of a name is told for two grants.
  *
- * (Grants are not compared by the order in which they are read alone: where
- * data is wiped under a running Redis, two may believe to hold a lock, and the
- * later grant may be read first.) Refusals and losses are counted; they are to
- * be expected. "progress N" on stderr tells the caller when to trouble Redis.
+ * (The order of reading alone does not compare grants. After a wipe under a
+ * running Redis, two may believe to hold a lock. The later grant may be read
+ * first.) Refusals and losses are counted; they are to be expected. "progress
+ * N" on stderr tells the caller when to trouble Redis.
  */
 #include "tests/bench/modes.h"
 #include "tests/bench/net.h"

@@ -2,11 +2,10 @@
  * The closed loop: N connections, each with some lanes; a lane takes a lock,
  * gives it back and begins again. One thread, one epoll.
  *
- * All back ends go through the same reads and writes: on a readable socket one
- * read, then all complete replies, then one write with the requests that follow
- * from them; by TLS so for each record that has come. A latency is from before
- * the write of a request to after the read that brought the last byte of its
- * reply.
+ * All back ends go through the same reads and writes. A readable socket has one
+ * read, then all complete replies, then one write with the requests that
+ * follow. With TLS each record has that. A latency is from before the write of
+ * a request to after the read that brought the last byte of its reply.
  *
  * At the end lanes stop after a release, so that no lock stays behind.
  */

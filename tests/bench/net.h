@@ -1,5 +1,5 @@
 /*
- * What the measuring modes share: the clock, sockets, and a blocking reader of
+ * Shared by the measuring modes: the clock, sockets, and a blocking reader of
  * lines. Nothing here knows a protocol beyond "lines end in LF". Any failure of
  * the system ends the program with a message: a measurement that did not go as
  * planned is none.
@@ -16,7 +16,7 @@
 /* A blocking connection that is read line by line. */
 struct peer {
     int fd;
-    size_t start; /* of what is not handed out yet */
+    size_t start; /* of bytes not handed out yet */
     size_t used;
     char in[PEER_BYTES];
 };

@@ -159,7 +159,7 @@ roam_rest(struct roam *roam, struct roamer *roamer)
     roamer->due_ns = roamer->next_ns > now ? roamer->next_ns : now;
 }
 
-/* What is due by the clock. */
+/* Work due by the clock. */
 static void
 roam_act(struct roam *roam, struct roamer *roamer, uint64_t now)
 {

@@ -28,7 +28,7 @@ typedef int start_function(main_function *program_main, int argc, char **argv,
 typedef void *mmap_function(
     void *at, size_t len, int prot, int flags, int fd, off_t offset);
 
-/* What dlsym() itself takes before the real functions are known. */
+/* Memory for dlsym() itself, before the real functions are known. */
 #define EARLY_BYTES 65536
 
 static _Alignas(16) char early[EARLY_BYTES];
@@ -166,7 +166,7 @@ mmap(void *at, size_t len, int prot, int flags, int fd, off_t offset)
 static void
 at_end(void)
 {
-    active = false; /* what comes now is libc's own */
+    active = false; /* this call is libc's own */
     if (getpid() == program && (count < fail_at || fail_at == 0))
         report("counted");
 }

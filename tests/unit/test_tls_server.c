@@ -1,7 +1,7 @@
 /*
  * Tests of TLS as clients' server, against OpenSSL's client side in this
- * process: who is let in, what a certificate says of its owner, and the ends
- * that there are. test_tls.c has the tests of both sides.
+ * process. They show who is let in, what a certificate says of its owner, and
+ * the ends. test_tls.c has the tests of both sides.
  */
 #include "daemon/io/tls.h"
 

@@ -32,7 +32,8 @@ conn_connect(struct store *store, struct conn *conn, uint64_t now_us)
     buffer_clear(&conn->out);
 }
 
-/* What was on its way is unknown; what was not sent waits for a route. */
+/* The outcome of a sent operation is unknown; an unsent one waits for a
+ * route. */
 static void
 conn_drop_calls(struct store *store, struct conn *conn)
 {
@@ -58,8 +59,8 @@ conn_remember(struct conn *conn)
 
 /*
  * A connection that was good has ended. One try to replace it is worth waiting
- * for. Where it was idle, Redis or a balancer may close idle connections: the
- * next ones are used more often.
+ * for. Redis or a balancer may close idle connections: the next ones are used
+ * more often.
  */
 static void
 conn_was_good(struct conn *conn, uint64_t now_us)
@@ -73,9 +74,9 @@ conn_was_good(struct conn *conn, uint64_t now_us)
 }
 
 /*
- * What waits at a node whose connection is gone waits on, no longer than it
- * would without one, but for the one try that follows the loss of a good one.
- * What was to go there by ASK asks the slot's own node again.
+ * Operations at a node without a connection wait on, no longer than without a
+ * node. The loss of a good connection adds one try. An operation on its way
+ * there by ASK asks the slot's own node again.
  */
 static void
 op_wait_on(struct store *store, struct op *op, uint64_t now_us)

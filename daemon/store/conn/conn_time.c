@@ -1,5 +1,5 @@
 /*
- * What time does to a connection: it connects again, asks what is due, is late,
+ * Time passes for a connection: it connects again, asks what is due, is late,
  * or is given up.
  */
 #include "daemon/store/conn/conn_time.h"
@@ -239,8 +239,8 @@ conn_tick(struct store *store, struct conn *conn, uint64_t now_us)
         CONN_SEND(store, conn, CALL_PING, now_us, TEXT("PING"));
         return;
     }
-    /* Who has long asked nothing has to hear of it where the clock steps, or
-     * the history is another one; and of a replica that has taken over. */
+    /* A broker that has long asked nothing must hear of a clock step,
+     * another history, and a replica that has taken over. */
     if (store->settings.settle_us > 0 || conn->readonly)
         (void)conn_ask_ids(store, conn, now_us);
     CONN_SEND(store, conn, CALL_TIME, now_us, TEXT("TIME"));

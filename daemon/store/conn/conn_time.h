@@ -1,5 +1,5 @@
 /*
- * What time does to a connection. See conn_time.c.
+ * Time passes for a connection. See conn_time.c.
  */
 #ifndef HOLDFAST_STORE_CONN_CONN_TIME_H
 #define HOLDFAST_STORE_CONN_CONN_TIME_H

@@ -3,9 +3,9 @@
  *
  * Each connection keeps its latest fault (fault.c): why it has no connection,
  * or what Redis answered last where it refuses what grants. A connection that
- * becomes ready has none. One that refuses has its fault until something that
- * grants is answered; where no client asks for that, the marker of mark.c is
- * written each second, and Redis takes that where it takes grants.
+ * becomes ready has none. A refusing one has its fault until something that
+ * grants is answered. Without such a request the marker of mark.c is written
+ * each second. Redis takes it where it takes grants.
  *
  * Once a turn the faults, and what is known of settling, replicas, slots and
  * Sentinels, become the one struct health that core and io show.

@@ -39,8 +39,9 @@ mark_read(struct text mark, uint64_t *clock_us)
                UINT64_MAX / 2, clock_us);
 }
 
-/* What refuses all writes refuses grants. A lack of rights may be one to the
- * marker alone: it is said once, and a broker that starts later has to wait. */
+/* A node that refuses all writes refuses grants. A lack of rights may be one
+ * to the marker alone: it is said once, and a broker that starts later has
+ * to wait. */
 static void
 mark_refused(
     struct store *store, struct conn *conn, struct text error, uint64_t now_us)
@@ -83,7 +84,7 @@ history_marked(struct store *store, struct conn *conn, bool wrote,
         conn->mark_refused = false;
     if (reply->type != RESP_STRING || !mark_read(reply->text, &clock_us))
         return;
-    /* Where that is ahead of what was put there it is put there again. */
+    /* A value ahead of the one there is put there again. */
     if (fence_clock_hear(store, clock_us, now_us))
         conn->mark_us = now_us;
     if (conn->history != HISTORY_NEW)

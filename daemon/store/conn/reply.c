@@ -1,6 +1,6 @@
 /*
- * What comes in on a connection: answers to calls, each to the file that has
- * asked, and messages of brokers and scripts.
+ * Input of a connection: answers to calls, each to the file that has asked, and
+ * messages of brokers and scripts.
  */
 #include "daemon/store/conn/reply.h"
 
@@ -18,7 +18,7 @@
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
 
-/* What the core understands. */
+/* News for the core. */
 static void
 conn_news(struct store *store, struct text news)
 {
@@ -275,7 +275,7 @@ conn_fault_unasked(struct store *store, struct conn *conn, uint64_t now_us,
 }
 
 /*
- * What was a master is a replica now. Its name, or a balancer, may lead to
+ * The former master is a replica now. Its name, or a balancer, may lead to
  * another node, which a connection that stands never finds out: so it ends.
  * Hints are told by the node that is the master.
  */

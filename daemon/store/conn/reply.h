@@ -1,5 +1,5 @@
 /*
- * What comes in on a connection. See reply.c.
+ * Input of a connection. See reply.c.
  */
 #ifndef HOLDFAST_STORE_CONN_REPLY_H
 #define HOLDFAST_STORE_CONN_REPLY_H

@@ -27,7 +27,7 @@ _Static_assert(HEALTH_NODES_MAX == STORE_NODES_MAX, "as many");
 enum conn_state {
     CONN_DOWN,       /* not before retry_us */
     CONN_CONNECTING, /* io has been asked */
-    CONN_GREETING,   /* who are you? */
+    CONN_GREETING,   /* it tells its ids */
     CONN_PREPARING,  /* kill the predecessor, load the scripts */
     CONN_READY,
 };
@@ -50,7 +50,7 @@ enum replicas_state {
     REPLICAS_REFUSED,
 };
 
-/* What is known of a node's replicas where safety is strict. */
+/* A node's replicas as far as known, where safety is strict. */
 struct replicas {
     enum replicas_state state; /* since the ack connection is connected */
     enum replicas_state said;  /* in the log */
@@ -65,9 +65,9 @@ struct replicas {
     char *known;               /* owned: a line for each that has been online */
     size_t known_len;
     char id[41];         /* the node's, in the cluster; or empty */
-    uint16_t write_slot; /* of what is written, or after it */
+    uint16_t write_slot; /* of the key written, or after it */
     bool counted;        /* by the cluster */
-    bool create;         /* what is written is not there */
+    bool create;         /* the key written is not there */
     bool late;           /* WAIT has not waited for all of them */
     bool error;          /* something was refused */
     bool never_any;      /* there is no replica, nor was there ever one */
@@ -93,7 +93,7 @@ struct conn {
     bool stranger;     /* it was in another cluster when it was asked */
     bool late;         /* its oldest call is not answered in time */
     bool again;        /* a good connection has ended: one try to follow it */
-    struct buffer out; /* what io has not written yet */
+    struct buffer out; /* bytes for io to write */
     struct list calls; /* without a reply, oldest first */
     uint32_t call_count;
     uint32_t batch_count; /* of them script calls */
@@ -107,7 +107,7 @@ struct conn {
     uint32_t missing;     /* those that were, as bits */
     uint32_t probing;     /* answers of a probe that are to come */
     bool unproved;        /* it has not been probed, and is to be */
-    char lacks[HEALTH_SAID_MAX]; /* what the probe has found */
+    char lacks[HEALTH_SAID_MAX]; /* the findings of the probe */
     uint64_t idle_us;            /* after so long it is asked something */
     uint64_t retry_us;           /* CONN_DOWN */
     uint64_t backoff_us;
