@@ -935,6 +935,60 @@ START_TEST(who_is_not_known_in_time_goes)
 
 END_TEST
 
+/* A reload has taken the user away, and its time has not come yet. */
+START_TEST(auth_again_before_the_expulsion)
+{
+    struct rig *rig = start();
+    unsigned s = session_of(rig, "shop", '1');
+    struct users *old = users;
+
+    users = users_of("shop secret=$4 lock=*\n");
+    rig->settings.users = users;
+    core_configure(rig->core, &rig->settings);
+    users_destroy(&old);
+    answer(rig, s, "AUTH shop the%20secret%204", "- OK");
+    rig_say(rig, s, "QUIT");
+    rig_pass(rig, 2);
+    end(rig);
+}
+
+END_TEST
+
+/* QUIT gives back what keep= would keep, however the connection ends. */
+START_TEST(quit_then_expelled)
+{
+    struct rig *rig = start();
+    unsigned s = session_of(rig, "ops", '3');
+
+    answer(rig, s, "HELLO keep=60s",
+        "- OK session=~ proto=1 server=~ keep_ms=60000");
+    rig_say(rig, s, "1 LOCK b");
+    struct op *op = rig_op(rig, OP_ACQUIRE);
+    rig_say(rig, s, "QUIT");
+    struct core_event event = {.kind = CORE_EXPEL, .expel = EXPEL_OUTPUT};
+    event.session = rig->sessions[s].handle;
+    rig_step(rig, &event);
+    rig_granted(rig, op, 5);
+    rig_pass(rig, 1000);
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    end(rig);
+}
+
+END_TEST
+
+/* Redis' record is damaged: nobody holds by it, and the broker goes on. */
+START_TEST(grant_without_a_fence)
+{
+    struct rig *rig = start();
+    unsigned s = session_of(rig, "ops", '3');
+
+    rig_say(rig, s, "1 LOCK b");
+    rig_granted(rig, rig_op(rig, OP_ACQUIRE), 0);
+    end(rig);
+}
+
+END_TEST
+
 /* The time to do it in may change, or there may be none. */
 START_TEST(another_time_for_auth)
 {
@@ -1096,6 +1150,9 @@ core_auth_suite(void)
 
     tcase_add_test(cases, greeting);
     tcase_add_test(cases, nothing_before);
+    tcase_add_test(cases, auth_again_before_the_expulsion);
+    tcase_add_test(cases, quit_then_expelled);
+    tcase_add_test(cases, grant_without_a_fence);
     tcase_add_test(cases, no_users);
     tcase_add_test(cases, words);
     tcase_add_test(cases, locks);

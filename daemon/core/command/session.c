@@ -277,7 +277,8 @@ void
 session_end(struct core *core, struct session *session, enum session_end end)
 {
     require(end != END_NONE && session_connected(session));
-    session->end = end;
+    if (session->state != SESSION_QUITTING) /* else it keeps nothing */
+        session->end = end;
     if (session->state == SESSION_QUITTING && session->request_count == 0) {
         struct reply ok = answer_begin(core, session->quit_tag, "OK");
         answer_end(core, session, &ok);

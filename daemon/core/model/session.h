@@ -56,7 +56,7 @@ enum session_end {
 enum session_recheck {
     RECHECK_NONE,
     RECHECK_RIGHTS,
-    RECHECK_REVOKED, /* its user is no more, and `user` is NULL */
+    RECHECK_REVOKED, /* its user was no more: it ends at its next timer */
 };
 
 struct session {

@@ -66,7 +66,7 @@ session_move(
         [SESSION_HALF_CLOSED] =
             TO(CLOSING) | TO(QUITTING) | TO(AWAY) | TO(GONE),
         [SESSION_CLOSING] = TO(AWAY) | TO(GONE),
-        [SESSION_QUITTING] = TO(AWAY) | TO(GONE),
+        [SESSION_QUITTING] = TO(GONE),
         [SESSION_AWAY] = TO(GONE),
         [SESSION_GONE] = 0,
     };
@@ -117,7 +117,6 @@ session_check(const struct core *core, const struct session *session)
         require(!session->drained);
     }
     require(!session->drained || core->stopping);
-    require(session->recheck != RECHECK_REVOKED || session->user == NULL);
     require(session->held + session->waiting <= session->ticket_count);
     require((session->ticket_count == 0) == list_empty(&session->tickets));
     require((session->request_count == 0) == list_empty(&session->requests));

@@ -197,7 +197,9 @@ ticket_grant(struct core *core, struct ticket *ticket, uint64_t fence,
     lock_see_fence(core, ticket->lock, fence);
     hold_set_end(ticket, sent_us, core->now_us);
     hold_believe(core, ticket, sent_us, ttl_ms);
-    bool good = ticket_wanted(ticket) && ticket->deadline_us > core->now_us &&
+    /* A record that something else has damaged may show a holder without. */
+    bool good = fence > 0 && ticket_wanted(ticket) &&
+                ticket->deadline_us > core->now_us &&
                 ticket_displaces(core, ticket);
     if (ticket->state == TICKET_LEAVING)
         return; /* it was for a request that has lost another part by that */
