@@ -720,6 +720,9 @@ client_write_turn(struct loop *loop, struct client *client)
 static void
 client_meet_fate(struct client *client)
 {
+    /* Output that came since is drained by client_writable(). */
+    if (client->fate == FATE_DRAINED && client->out_len > 0)
+        return;
     if (client->fate == FATE_DRAINED)
         client_drained(client);
     else if (client->fate == FATE_BROKEN || !client_has_session(client))

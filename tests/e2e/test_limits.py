@@ -1,6 +1,7 @@
 """Every limit of the configuration is met, told, counted, and lived with."""
 
 import contextlib
+import os
 import resource
 import socket
 import threading
@@ -288,6 +289,22 @@ class MemoryLimitTest(LimitCase):
         for _ in range(1200):
             client.granted(timeout=30)
         self.assertEqual(client.ok("HELD", timeout=30).number("n"), 1200)
+
+    def test_ended_behind_lists(self):
+        """A client that reads nothing is sent away while lists wait."""
+        broker = self.broker(overrides={"listen": {"tcp": [], "unix": [
+            os.path.join(self.folder(), "s")]}})
+        client = self.client(broker, timeout=30)
+        client.send("\n".join(f"LOCK limit/list-{n}" for n in range(600)))
+        for _ in range(600):
+            client.granted(timeout=30)
+        # All of this is one batch of events, in which another one connects.
+        broker.pause()
+        client.send_raw(b"HELD\n" * 3 + b"PING\n" * 900 + b"HELD\n" * 4 +
+                        b"GET / HTTP/1.1\r\n")
+        other = self.client(broker, greet=False)
+        broker.resume()
+        other.ok("LOCK limit/other", timeout=30)
 
     def test_memory(self):
         """Unfinished lines of many connections."""
