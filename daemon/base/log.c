@@ -239,15 +239,16 @@ put_pair(struct line *line, const struct log_pair *pair)
 void
 log_pairs(enum log_level level, const char *event, const struct log_pair *pairs)
 {
-    struct line line = {.room = LINE_BYTES_MAX};
-    const struct log_pair first = log_word("level", log_level_name(level));
-    const struct log_pair second = log_word("event", event);
+    struct line line; /* large, and cleared nowhere */
 
     if (!log_enabled(level) ||
         (current_gate != NULL && !current_gate(level, event)))
         return;
-    if (current_format == LOG_JSON)
-        line.room = OBJECT_BYTES_MAX;
+    const struct log_pair first = log_word("level", log_level_name(level));
+    const struct log_pair second = log_word("event", event);
+    line.room = current_format == LOG_JSON ? OBJECT_BYTES_MAX : LINE_BYTES_MAX;
+    line.len = line.mark = 0;
+    line.cut = false;
     put_pair(&line, &first);
     put_pair(&line, &second);
     for (; pairs->kind != LOG_END; pairs++)

@@ -13,6 +13,8 @@
 
 #include "daemon/base/text.h"
 
+#define LOG_FOREIGN_MAX 160 /* bytes of log_foreign() */
+
 enum log_level {
     LOG_ERROR,
     LOG_WARN,
@@ -86,6 +88,16 @@ static inline struct log_pair
 log_quoted(const char *key, struct text text)
 {
     return (struct log_pair){.kind = LOG_QUOTED, .key = key, .text = text};
+}
+
+/* Quoted, of what another program has said: its beginning is enough, and the
+ * pairs behind it must have room in the line. */
+static inline struct log_pair
+log_foreign(const char *key, struct text text)
+{
+    if (text.len > LOG_FOREIGN_MAX)
+        text.len = LOG_FOREIGN_MAX;
+    return log_quoted(key, text);
 }
 
 static inline struct log_pair

@@ -214,6 +214,9 @@ START_TEST(cut)
     log_set_format(LOG_JSON);
     log_write(LOG_INFO, "long", log_quoted("text", text_from(longer)));
     ck_assert_str_eq(last + last_len - 6, "x...\"}");
+    log_write(LOG_INFO, "long", log_foreign("text", text_from(longer)),
+        log_word("behind", "y"));
+    ck_assert_ptr_nonnull(strstr(last, "x\",\"behind\":\"y\""));
 }
 
 END_TEST

@@ -46,7 +46,7 @@ finding_log(struct text lock, const struct finding *finding)
         log_number("age_ms", finding->age_ms),
         log_number("ttl_ms", finding->ttl_ms),
         log_word("session", finding->short_id),
-        log_quoted("broker", text_from(finding->broker)),
+        log_foreign("broker", text_from(finding->broker)),
         log_number("fence", finding->fence),
         log_quoted("client", finding->client),
         log_quoted("owner", finding->owner), log_quoted("note", finding->note),

@@ -60,7 +60,7 @@ mark_refused(
     snprintf(key, sizeof(key), "%s:settled", store->settings.key_prefix);
     log_write(LOG_WARN, "redis_marker_refused",
         log_word("node", conn_name(store, conn, name, sizeof(name))),
-        log_word("key", key), log_quoted("error", error));
+        log_word("key", key), log_foreign("error", error));
 }
 
 void

@@ -107,7 +107,7 @@ conn_refused(struct store *store, struct conn *conn, uint64_t now_us,
             log_word("node", conn_name(store, conn, name, sizeof(name))),
             conn_use(store, conn), log_word("command", call_word(call->kind)),
             log_word("reason", health_word(reason)),
-            log_quoted("error", reply->text));
+            log_foreign("error", reply->text));
     conn_abandon(store, conn, now_us, "it refuses the handshake");
 }
 
@@ -143,7 +143,7 @@ conn_misses(struct store *store, struct conn *conn, uint64_t now_us,
         log_word("node", conn_name(store, conn, name, sizeof(name))),
         log_word("command", call_word(call->kind)),
         log_quoted("effect", text_from(effect)),
-        log_quoted("error", reply->text));
+        log_foreign("error", reply->text));
 }
 
 /* A command was refused for good: true, the node is of no use without it. */
@@ -305,7 +305,7 @@ conn_reply(struct store *store, struct conn *conn, uint64_t now_us,
     struct resp told = *reply;
 
     if (now_us < call->sent_us + store->settings.command_timeout_us)
-        conn->redis_timeout_us = 0;
+        conn->greeting_us = 0;
     if (told.type == RESP_ERROR) {
         told.text = without_words(told.text);
         conn->demoted |= text_starts_with(told.text, TEXT("READONLY "));

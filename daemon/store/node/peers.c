@@ -199,7 +199,7 @@ say_differ(const struct store *store, struct conn *conn, const char *key,
     conn->differ_told_us = now_us;
     log_write(LOG_WARN, "redis_brokers_differ",
         log_word("node", conn_name(store, conn, name, sizeof(name))),
-        log_word("key", key), log_quoted("broker", there->broker),
+        log_word("key", key), log_foreign("broker", there->broker),
         log_number("lease_ms", store->settings.lease_ms),
         log_number("there_lease_ms", there->lease_ms),
         log_number("settle_ms", store->settings.settle_us / 1000),
@@ -222,7 +222,7 @@ bound_lease(struct store *store, const struct conn *conn,
         store->bounded_told_us = now_us;
         log_write(LOG_WARN, "redis_brokers_garbled",
             log_word("node", conn_name(store, conn, name, sizeof(name))),
-            log_quoted("broker", there->broker),
+            log_foreign("broker", there->broker),
             log_number("lease_ms", lease_ms),
             log_signed("most_ms", STORE_LEASE_MAX_MS),
             log_quoted("advice",
@@ -291,7 +291,7 @@ peers_list(struct store *store, struct conn *conn, const struct resp *reply,
         store->other_lists++;
         log_write(LOG_ERROR, "redis_other_quorum",
             log_word("node", conn_name(store, conn, name, sizeof(name))),
-            log_quoted("nodes", reply->text),
+            log_foreign("nodes", reply->text),
             log_quoted("advice", TEXT("see guarantees.md, One list of nodes")));
     }
     health_copy(other, HEALTH_SAID_MAX, reply->text);

@@ -119,7 +119,7 @@ node_refuses(
         log_write(LOG_WARN, "redis_refuses_for_now",
             log_word("node", conn_name(store, conn, name, sizeof(name))),
             log_word("reason", health_word(reason)),
-            log_quoted("error", error));
+            log_foreign("error", error));
     history_probe(conn, now_us);
 }
 

@@ -109,7 +109,7 @@ refused_other(struct store *store, struct conn *conn, struct op *op,
         node_refuses(store, conn, now_us, error);
     log_write(LOG_ERROR, "redis_error",
         log_word("node", conn_name(store, conn, name, sizeof(name))),
-        log_quoted("error", error));
+        log_foreign("error", error));
     op_done(store, op, OP_REFUSED);
 }
 

@@ -171,7 +171,8 @@ replicas_error(struct store *store, struct conn *conn, const struct call *call,
     replicas->said = REPLICAS_REFUSED;
     log_write(LOG_WARN, state_words[REPLICAS_REFUSED],
         log_word("node", conn_name(store, conn, name, sizeof(name))),
-        log_word("command", call_word(call->kind)), log_quoted("error", error));
+        log_word("command", call_word(call->kind)),
+        log_foreign("error", error));
 }
 
 /* The first line of a text, with its end, which is taken off. */

@@ -19,8 +19,6 @@
 
 #include "daemon/base/log.h"
 
-#include <inttypes.h>
-
 #define MAP_PAUSE_US   100000
 #define MAP_BACKOFF_US 2000000
 #define MAP_EVERY_US   10000000
@@ -130,7 +128,7 @@ map_keep(struct store *store, const struct conn *conn, int64_t first,
         return;
     store->unknown_us = store->now_us;
     log_write(LOG_WARN, "redis_address_unknown",
-        log_quoted("id", node->count > 2 ? node->item[2].text : TEXT("")),
+        log_foreign("id", node->count > 2 ? node->item[2].text : TEXT("")),
         log_signed("port", node->item[1].integer),
         log_word("told_by", conn_name(store, conn, name, sizeof(name))),
         log_quoted("advice", TEXT("set cluster-announce-hostname there, or "
