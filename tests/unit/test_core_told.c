@@ -318,6 +318,30 @@ START_TEST(errors_speak_of_their_command)
 
 END_TEST
 
+/* Of two ends that are under way the earlier one could be stored last: the next
+ * request waits for the answer to the RENEW of an earlier connection. */
+SESSION_TEST(renewals_one_by_one)
+{
+    unsigned t = rig_open(rig);
+
+    rig_ask(rig, s, "HELLO keep=10s", "- OK ~ ~ ~ keep_ms=10000");
+    rig_lock(rig, s, "1 LOCK a lease=20s", 5);
+    rig_say(rig, s, "2 RENEW a lease=9s");
+    struct op *op = rig_op(rig, OP_RENEW);
+    rig_event(rig, s, CORE_DROP);
+    rig_resume(rig, s, t, 2, " keep=10s");
+    (void)rig_line(rig, t);
+    rig_say(rig, t, "3 CLAIM a fence=5 count=1");
+    rig_say(rig, t, "4 RENEW a lease=19s");
+    rig_silent(rig, t);
+    ck_assert_uint_eq(rig->op_count, 1);
+    rig_granted(rig, op, 5);
+    rig_granted(rig, rig_op(rig, OP_RENEW), 5);
+    rig_expect(rig, t, "3 OK fence=5 ttl_ms=~ count=1");
+    rig_granted(rig, rig_op(rig, OP_RENEW), 5);
+    rig_expect(rig, t, "4 OK ttl_ms=~");
+}
+
 Suite *
 core_told_suite(void)
 {
@@ -325,6 +349,7 @@ core_told_suite(void)
     TCase *all = tcase_create("all");
 
     tcase_add_loop_test(all, cancelled_while_redis_is_asked, 0, 7);
+    tcase_add_test(all, renewals_one_by_one);
     tcase_add_test(all, cancelled_and_stopped);
     tcase_add_test(all, killed_while_it_quits);
     tcase_add_test(all, cancelled_and_closed);
