@@ -87,6 +87,7 @@ def trace(program):
                 time.sleep(0.05)  # whatever came before leaves no work
                 file.seek(0, os.SEEK_END)
                 client.request(f"LOCK {name}")
+                time.sleep(0.02)  # the turn ends after its reply
                 words = array.array("l", file.read())
                 runs.append(list(zip(words[::2], words[1::2])))
     return min(runs, key=len)

@@ -31,10 +31,10 @@ GROUPS = {
     "manuals": (("packaging/man/*.[1-8]",), 0),
     "configuration": (("conf/*.yaml",), 0),
     "comments": (("daemon/*.[ch]", "proto/*.[ch]", "conf/*.[ch]", "*.def",
-                  "lua/*.lua"), 1),
+                  "lua/*.lua"), 0),
     "helps": (("*.def",), 0),
     "messages": (("daemon/*.c", "proto/*.c", "conf/*.c"), 0),
-    "comments of tests": (("tests/*.[ch]",), 1),
+    "comments of tests": (("tests/*.[ch]",), 0),
     "docstrings": (("tests/*.py",), 0),
 }
 

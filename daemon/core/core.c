@@ -576,7 +576,7 @@ core_next_us(const struct core *core)
 }
 
 static void
-check_ticket(const struct core *core, const struct ticket *ticket)
+check_ticket(const struct ticket *ticket)
 {
     struct request *request =
         ticket->session == NULL
@@ -611,7 +611,6 @@ check_ticket(const struct core *core, const struct ticket *ticket)
                         ? session->leased_us
                         : session->least_us) <= ticket->deadline_us);
     }
-    (void)core;
 }
 
 static void
@@ -677,7 +676,7 @@ core_check(const struct core *core)
         const struct ticket *ticket = slab_at(&core->tickets, i);
         if (ticket == NULL)
             continue;
-        check_ticket(core, ticket);
+        check_ticket(ticket);
         held += ticket->state == TICKET_HELD;
         waiting += ticket->state == TICKET_WAITING;
     }

@@ -2,9 +2,9 @@
  * The order of a turn. See engine.h. Core and store decide about locks.
  */
 #include "daemon/driver/engine.h"
-#include "daemon/base/wheel.h"
 
 #include "daemon/base/assert.h"
+#include "daemon/base/wheel.h"
 #include "proto/request.h"
 
 /* Steps that may gather effects before these are carried out. */

@@ -22,7 +22,6 @@
 #include "daemon/io/tls.h"
 #include "daemon/op/op.h"
 
-#include <inttypes.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>

@@ -6,10 +6,9 @@
  * it. A call to Redis gets its time before it is sent. Locks are unknown here.
  */
 #include "daemon/io/loop.h"
-#include "daemon/base/wheel.h"
 
-#include "daemon/base/assert.h"
 #include "daemon/base/log.h"
+#include "daemon/base/wheel.h"
 #include "daemon/io/accept.h"
 #include "daemon/io/client.h"
 #include "daemon/io/clock.h"
@@ -408,7 +407,6 @@ loop_configure(struct loop *loop, const struct loop_settings *settings)
     engine_configure(&loop->engine, &settings->core, &settings->store);
     own->core.users = settings->core.users;
     own->core.address_connections_max = settings->core.address_connections_max;
-    own->store.command_timeout_us = settings->store.command_timeout_us;
     own->tls = settings->tls;
     own->client_tls = settings->client_tls;
     own->busy_poll_us = settings->busy_poll_us;

@@ -7,8 +7,6 @@
  */
 #include "daemon/io/reader.h"
 
-#include "daemon/base/assert.h"
-
 #include <hiredis/hiredis.h>
 #include <stddef.h>
 #include <stdlib.h>

@@ -5,7 +5,6 @@
 #include "daemon/io/tls_state.h"
 
 #include "daemon/base/assert.h"
-#include "daemon/base/log.h"
 
 #include <openssl/err.h>
 #include <openssl/x509v3.h>

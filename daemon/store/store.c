@@ -268,22 +268,22 @@ uint64_t
 store_next_us(const struct store *store)
 {
     uint64_t next_us = wheel_next_us(&store->wheel);
-    uint64_t link_us;
+    uint64_t conn_us;
 
     for (uint32_t i = 0; i < store->node_count; i++) {
         if (!store->nodes[i].used)
             continue;
-        link_us = conn_next_us(store, &store->conns[i]);
-        next_us = link_us < next_us ? link_us : next_us;
+        conn_us = conn_next_us(store, &store->conns[i]);
+        next_us = conn_us < next_us ? conn_us : next_us;
         if (!store_has_seconds(store))
             continue;
-        link_us = conn_next_us(store, &store->conns[CONN_ACK + i]);
-        next_us = link_us < next_us ? link_us : next_us;
+        conn_us = conn_next_us(store, &store->conns[CONN_ACK + i]);
+        next_us = conn_us < next_us ? conn_us : next_us;
     }
-    link_us = conn_next_us(store, &store->conns[CONN_SUBSCRIBER]);
-    next_us = link_us < next_us ? link_us : next_us;
-    link_us = conn_next_us(store, &store->conns[CONN_SWITCHES]);
-    next_us = link_us < next_us ? link_us : next_us;
+    conn_us = conn_next_us(store, &store->conns[CONN_SUBSCRIBER]);
+    next_us = conn_us < next_us ? conn_us : next_us;
+    conn_us = conn_next_us(store, &store->conns[CONN_SWITCHES]);
+    next_us = conn_us < next_us ? conn_us : next_us;
     uint64_t own_us = store->topology->next_us != NULL
                           ? store->topology->next_us(store)
                           : WHEEL_NEVER;
@@ -505,9 +505,9 @@ held_calls(const struct store *store, const struct conn *conn)
     LIST_EACH (at, &conn->held)
         calls++;
     LIST_EACH (at, &store->confirmed)
-        calls += container_of(at, struct call, link)->at_link == conn->index;
+        calls += container_of(at, struct call, link)->at_conn == conn->index;
     if (store->confirming != NULL)
-        calls += store->confirming->at_link == conn->index;
+        calls += store->confirming->at_conn == conn->index;
     return calls;
 }
 

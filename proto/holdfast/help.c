@@ -57,6 +57,8 @@ const char help_all[] =
     "             [--shared | --limit N [--permits K]] [--owner W]\n" \
     "             [--note W] KEY..."
 
+_Static_assert(HOLDFAST_NAMES_MAX == 16, "texts below have the number");
+
 static const struct usage usages[] = {
     {"run", 1, HOLDFAST_NAMES_MAX, "1 to 16 KEYs, and -- PROGRAM ARG...",
         "holdfast run " HELP_ASK " -- PROGRAM ARG...\n"

@@ -270,6 +270,9 @@ words_take(struct settings *settings, const char *name,
         (program ? words->rest != NULL && words->rest[0] != NULL
                  : words->rest == NULL))
         return true;
-    complain("%s: takes %s", name, usage->takes);
+    if (!program && words->rest != NULL)
+        complain("%s: takes no words after --", name);
+    else
+        complain("%s: takes %s", name, usage->takes);
     return false;
 }

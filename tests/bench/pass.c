@@ -3,9 +3,9 @@
  *
  * handover  one process holds, another waits in the queue; from before the send
  *           of the UNLOCK to after the read of the waiter's grant.
- * death     the holder's process is killed; from before the kill to the grant
- *           of the one that waits for the first of its locks, and until a
- *           survivor that asks for all of them then has all.
+ * death     the holder's process is killed. The first time is from before the
+ *           kill to the grant of a waiter for the first lock. The second one
+ *           ends when a survivor that then asks for all locks has them.
  *
  * With a second address the waiter is at another broker. CLOCK_MONOTONIC is one
  * clock for all processes of a host.

@@ -16,7 +16,6 @@
 #include "daemon/core/command/auth.h"
 
 #include "daemon/core/answer/answer.h"
-#include "daemon/core/answer/behind.h"
 #include "daemon/core/command/admit.h"
 #include "daemon/core/command/session.h"
 #include "daemon/core/feature/watch.h"
@@ -26,7 +25,6 @@
 #include "daemon/core/model/rights.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/ticket/final.h"
-#include "daemon/core/ticket/multilock.h"
 #include "daemon/core/ticket/wait.h"
 
 #include "daemon/base/assert.h"

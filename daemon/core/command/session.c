@@ -1,8 +1,7 @@
 /*
  * Sessions: a client's connection from its greeting to its BYE, and what its
- * end does to its tickets (session_time.c has what time does to a session). The
- * liveness that everything here is for: when the
- * connection goes, the session's waiters leave and its locks pass on.
+ * end does to its tickets (session_time.c has what time does to a session).
+ * When the connection goes, the session's waiters leave and its locks pass on.
  *
  *     OPEN --QUIT, FIN--> QUITTING, CLOSING --all answered--> BYE, GONE
  *       \---------RST, heartbeat, expelled, stop-----------> GONE

@@ -187,7 +187,7 @@ deadlock_stands(const struct core *core, const struct probe *probe)
     return probe_ticket(core, probe) != NULL;
 }
 
-/* There was no room for a look. */
+/* There was no room for a probe. */
 static uint64_t
 inspection_refused(struct core *core, struct ticket *ticket)
 {

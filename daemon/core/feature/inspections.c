@@ -1,6 +1,7 @@
 /*
- * Looks: readings of records for the search for cycles, few enough that Redis
- * has time for all else. inspection_queue.c has the probes that wait for them.
+ * Inspections: readings of records for the search for cycles, few enough that
+ * Redis has time for all else. inspection_queue.c has the probes that wait for
+ * them.
  *
  * Probes share the next reading of a lock that is being read or may not be read
  * yet. That reading begins after all of them have come: the second round must

@@ -20,7 +20,7 @@ struct probe_node {
 
 struct probe {
     struct slab_node node;
-    struct list link; /* of a look */
+    struct list link; /* of an inspection */
     char kind; /* 'D' looks for a cycle, 'V' verifies it, 'K' ends a wait */
     uint32_t count; /* nodes behind it; of 'D' nodes[count] is looked at */
     uint32_t index; /* of 'V' and 'K': which one is meant */

@@ -24,8 +24,6 @@
 
 #include "daemon/base/assert.h"
 
-static void watch_inspect(struct core *core, struct lock *lock);
-
 static struct watch *
 watch_find(const struct session *session, const struct lock *lock)
 {
@@ -148,7 +146,6 @@ watch_inspect(struct core *core, struct lock *lock)
 {
     struct op *op = NULL;
 
-    require(list_empty(&lock->watches) || lock->refs > 0);
     if (list_empty(&lock->watches))
         return;
     if (!handle_equal(lock->watch_op, HANDLE_NONE)) {

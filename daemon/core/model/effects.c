@@ -2,7 +2,6 @@
  * Effects: memory taken once, filled by the core, carried out by io.
  */
 #include "daemon/core/model/effects.h"
-#include "daemon/op/op.h"
 
 #include "daemon/base/assert.h"
 

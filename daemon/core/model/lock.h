@@ -53,8 +53,8 @@ struct lock {
     struct list tickets;     /* by lock_link, in order of arrival here */
     struct list holders;     /* by holder_link: those of them that are HELD */
     uint32_t waiting;        /* tickets that are WAITING */
-    uint32_t waits;          /* tickets on a list of waits, see top.c */
-    uint32_t refs;       /* tickets, operations, watches, the timer, the look */
+    uint32_t waits;          /* tickets on a list of waits, see ages.c */
+    uint32_t refs; /* tickets, operations, watches, the timer, the inspection */
     struct list watches; /* by lock_link */
     struct wheel_node watch_timer;
     struct list tell_link;  /* not all who watch it have been told */

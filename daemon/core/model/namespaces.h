@@ -44,7 +44,7 @@ struct namespaces {
 void namespaces_init(
     struct namespaces *namespaces, const struct text *prefixes, uint32_t count);
 
-/* Whether the prefixes are those of `spaces`, in that order. */
+/* Whether the prefixes are those of `namespaces`, in that order. */
 bool namespaces_are(const struct namespaces *namespaces,
     const struct text *prefixes, uint32_t count);
 

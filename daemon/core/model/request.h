@@ -95,12 +95,12 @@ struct request *request_create(struct core *core, struct session *session,
  * with it. */
 void request_free(struct core *core, struct request *request);
 
-/* Creates the LOCK of one name of the multi-lock `whole`. NULL: there is no
+/* Creates the LOCK of one name of the multi-lock of `parent`. NULL: there is no
  * room. */
 struct request *request_create_member(
     struct core *core, const struct request *parent);
 
-/* Begins the turn of a member. Its wait= is what is left of the whole's. */
+/* Begins the turn of a member. Its wait= is what is left of `parent`'s. */
 void request_begin_member(
     struct core *core, struct request *member, const struct request *parent);
 
@@ -127,7 +127,7 @@ void multilock_leave(struct core *core, struct multilock *multilock);
 void multilock_drop_members(struct core *core, struct multilock *multilock);
 
 /* Sets the request of the multi-lock and the name that it waits for. False:
- * `part` is no member. */
+ * `member` is no member. */
 bool multilock_waits(const struct core *core, const struct request *member,
     const struct request **parent, struct text *name);
 

@@ -7,7 +7,6 @@
 #include "daemon/core/model/rights.h"
 
 #include "daemon/core/model/request.h"
-#include "daemon/core/model/stats.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"

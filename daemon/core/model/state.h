@@ -73,8 +73,8 @@ struct core {
     bool stopping;
     uint64_t stop_us; /* NEVER; when grace is over; 0: it is */
     struct list
-        inspections_due[2];    /* looks to be sent: for few, and for many */
-    unsigned inspections_turn; /* next queue */
+        inspections_due[2]; /* inspections to be sent: for few, and for many */
+    unsigned inspections_turn;           /* next queue */
     struct wheel_node inspections_timer; /* there is time for one */
     uint64_t inspections_paid_us;        /* Redis' time is used up until then */
     struct search_mark search_marks[SEARCH_MARKS];

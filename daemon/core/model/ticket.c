@@ -1,6 +1,6 @@
 /*
  * Tickets: the life of one owner's standing with one lock, and what every part
- * of it uses. See the picture in state.h; wait.c, hold.c and leave.c have the
+ * of it uses. See the picture in ticket.h; wait.c, hold.c and leave.c have the
  * rules of the states, and advance.c the loop. Of all of them these hold:
  *
  * - One question at a time: acquire and release do not overtake one another. A

@@ -70,7 +70,7 @@ struct ticket {
     struct list lock_link;
     struct list holder_link;
     struct list stir_link; /* in core->stirred */
-    struct list age_link;  /* in core->ages; see top.c */
+    struct list age_link;  /* in core->ages; see ages.c */
     struct list wait_link; /* who->waits */
     struct table_node table;
     struct wheel_node timer;

@@ -126,7 +126,7 @@ void
 ticket_reclaim(struct core *core, struct ticket *ticket)
 {
     struct op *op = ticket_op(core, ticket, OP_RECLAIM);
-    uint64_t redis_timeout_us = core->now_us + core->settings.redis_timeout_us;
+    uint64_t until_us = core->now_us + core->settings.redis_timeout_us;
     bool held = ticket->state == TICKET_HELD;
 
     require(held || ticket->state == TICKET_WAITING);
@@ -142,8 +142,7 @@ ticket_reclaim(struct core *core, struct ticket *ticket)
     count(core->counters, COUNTER_reclaims);
     op->ask = ticket->ask;
     op->hard_end_us = held ? ticket->hard_end_us : NEVER;
-    op->deadline_us =
-        held ? us_min(redis_timeout_us, ticket->deadline_us) : redis_timeout_us;
+    op->deadline_us = held ? us_min(until_us, ticket->deadline_us) : until_us;
     ticket_words(ticket, op);
     ticket->renew_op = slab_handle(&core->ops, op);
     ticket->reclaiming = true;

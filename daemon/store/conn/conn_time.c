@@ -19,8 +19,6 @@
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
 
-#include <inttypes.h>
-
 /* Any Sentinel that answers. */
 static uint16_t
 switches_host(const struct store *store)
@@ -78,10 +76,10 @@ conn_until_us(const struct store *store, const struct conn *conn)
 {
     uint64_t wait_us = store_silence_us(store);
 
-    if (!conn_may_be_late(store, conn) && conn->redis_timeout_us == 0)
+    if (!conn_may_be_late(store, conn) && conn->greeting_us == 0)
         wait_us = store->settings.command_timeout_us;
     else if (!conn_may_be_late(store, conn))
-        wait_us = conn->redis_timeout_us;
+        wait_us = conn->greeting_us;
     return container_of(conn->calls.next, struct call, link)->sent_us + wait_us;
 }
 
@@ -141,12 +139,12 @@ conn_await(struct store *store, struct conn *conn, uint64_t now_us)
                     !store->nodes[conn->node].mapped;
     uint64_t until_us = conn_until_us(store, conn);
     if (now_us >= until_us || replaced) {
-        uint64_t redis_timeout_us = 2 * conn->redis_timeout_us;
-        if (redis_timeout_us == 0)
-            redis_timeout_us = 2 * store->settings.command_timeout_us;
-        conn->redis_timeout_us = redis_timeout_us < store_silence_us(store)
-                                     ? redis_timeout_us
-                                     : store_silence_us(store);
+        uint64_t longer_us = 2 * conn->greeting_us;
+        if (longer_us == 0)
+            longer_us = 2 * store->settings.command_timeout_us;
+        conn->greeting_us = longer_us < store_silence_us(store)
+                                ? longer_us
+                                : store_silence_us(store);
         if (!conn->late)
             count(store->counters, COUNTER_redis_timeouts);
         conn_give_up(store, conn, now_us, HEALTH_SILENT, "no answer in time");
@@ -164,7 +162,7 @@ conn_await_us(const struct store *store, const struct conn *conn)
     uint64_t next_us = conn_in_time_us(store, conn);
 
     if (!conn->late &&
-        (conn_may_be_late(store, conn) || conn->redis_timeout_us == 0))
+        (conn_may_be_late(store, conn) || conn->greeting_us == 0))
         return next_us;
     next_us = conn_until_us(store, conn);
     LIST_EACH (at, &conn->calls) {

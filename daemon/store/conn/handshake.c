@@ -123,8 +123,8 @@ conn_set_role(struct store *store, struct conn *conn, struct text info)
         store->map_wanted = true;
 }
 
-/* What INFO says of the node's history; `run_id` is empty where it was asked
- * for replication alone. */
+/* The node's history by INFO. `run_id` is empty if only replication was asked
+ * for. */
 static void
 conn_history(struct store *store, struct conn *conn, const struct call *call,
     uint64_t now_us, struct text run_id, struct text info)

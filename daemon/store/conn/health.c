@@ -19,8 +19,6 @@
 
 #include "daemon/base/log.h"
 
-#include <inttypes.h>
-
 static enum health_reason
 conn_reason(const struct conn *conn)
 {

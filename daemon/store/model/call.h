@@ -49,7 +49,7 @@ struct call {
     struct list ops;
     uint32_t op_count;
     /* a script's, that waits for replicas */
-    uint16_t at_link;
+    uint16_t at_conn;
     bool covered; /* by the WAIT that is under way */
     char *said;   /* owned: the reply, of so many bytes */
     size_t said_len;

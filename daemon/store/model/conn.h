@@ -100,8 +100,7 @@ struct conn {
     uint32_t bulk_count;  /* of those: bulk, see call.c */
     uint32_t loading;     /* of them SCRIPT LOAD */
     uint64_t deadline_us; /* of connecting */
-    uint64_t
-        redis_timeout_us; /* of the greeting, where it was too short before */
+    uint64_t greeting_us; /* of the greeting, where it was too short before */
     uint64_t late_us;     /* when that it is late was logged; 0: never */
     uint64_t missing_us;  /* when a command was logged that is missing */
     uint32_t missing;     /* those that were, as bits */

@@ -23,7 +23,7 @@ struct node {
     struct store_address address;
     uint8_t number; /* of a quorum's, as fences tell it; else 0 */
     char other_list[HEALTH_SAID_MAX]; /* it is part of; or empty */
-    struct list lanes[LANE_COUNT];    /* by connection: leads, see lane.c */
+    struct list lanes[LANE_COUNT];    /* of leads, by link: see lane.c */
     uint32_t queued;
     unsigned turn;            /* the lane that is next */
     bool renewed;             /* the last call was of renewals */

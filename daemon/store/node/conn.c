@@ -103,7 +103,7 @@ conn_forget(struct conn *conn)
     conn->peers_us = 0;
     conn->differs = 0;
     conn->backoff_us = BACKOFF_MIN_US;
-    conn->redis_timeout_us = 0;
+    conn->greeting_us = 0;
     conn->late_us = 0;
     conn->idle_us = PING_AFTER_US;
     conn->again = false;
@@ -142,7 +142,7 @@ conn_call(struct store *store, struct conn *conn, enum call_kind kind,
 
     require(call != NULL); /* sized for every connection's limit */
     call->kind = kind;
-    call->at_link = (uint16_t)conn->index;
+    call->at_conn = (uint16_t)conn->index;
     call->sent_us = now_us;
     list_init(&call->ops);
     list_push_back(&conn->calls, &call->link);

@@ -40,8 +40,6 @@
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
 
-#include <inttypes.h>
-
 #define MARGIN_PERCENT  1 /* of a lease; see drift_margin_us */
 #define MARGIN_LEAST_US 2000
 #define LEAP_US         80       /* a ms of idle_after: LEAP of lua/call.lua */

@@ -7,8 +7,6 @@
 #include "daemon/store/node/conn.h"
 #include "daemon/store/node/history.h"
 
-#include "daemon/base/assert.h"
-
 uint16_t
 route_node(struct store *store, struct text host, uint16_t port)
 {

@@ -49,7 +49,7 @@ confirm_drop(struct store *store, struct conn *conn)
             store, conn, container_of(conn->held.next, struct call, link));
     LIST_EACH_SAFE (at, &store->confirmed) {
         struct call *call = container_of(at, struct call, link);
-        if (call->at_link == conn->index)
+        if (call->at_conn == conn->index)
             held_lost(store, conn, call);
     }
 }
@@ -114,13 +114,13 @@ confirm_take(struct store *store)
     struct call *call = store->confirming;
 
     if (call != NULL)
-        conn_end_call(store, &store->conns[call->at_link], call);
+        conn_end_call(store, &store->conns[call->at_conn], call);
     store->confirming = NULL;
     if (list_empty(&store->confirmed))
         return false;
     call = container_of(list_pop_front(&store->confirmed), struct call, link);
     store->confirming = call;
-    call_results(store, &store->conns[call->at_link], call, store->confirmed_us,
+    call_results(store, &store->conns[call->at_conn], call, store->confirmed_us,
         call_said(call));
     return true;
 }

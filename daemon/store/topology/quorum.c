@@ -5,7 +5,6 @@
 #include "daemon/store/topology/quorum.h"
 
 #include "daemon/store/model/quorum.h"
-#include "daemon/store/model/times.h"
 #include "daemon/store/node/conn.h"
 #include "daemon/store/node/fence_clock.h"
 #include "daemon/store/queue/op_queue.h"
