@@ -136,8 +136,8 @@ PLANTED = {
          "max(r.longest, lease)\n",
          "        r.longest = max(r.longest, lease)\n"),
         ("ticket_grant",
-         "ticket_wanted(ticket) && ticket->deadline_us > core->now_us &&",
-         "ticket_wanted(ticket) &&")),
+         "                ticket->deadline_us > core->now_us &&\n",
+         "")),
     "no-latest-time": (
         "lua/acquire.lua",
         "    if now > latest then\n        return result(LATE)\n    end\n", "",

@@ -202,7 +202,7 @@ ticket_grant(struct core *core, struct ticket *ticket, uint64_t fence,
                 ticket->deadline_us > core->now_us &&
                 ticket_displaces(core, ticket);
     if (ticket->state == TICKET_LEAVING)
-        return; /* it was for a request that has lost another part by that */
+        return; /* its request has lost another member by that */
     if (!good || !ticket_wanted(ticket)) {
         grant_refuse(core, ticket);
         return;
