@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 
+from fake_broker import Ends
 from harness import (Broker, BrokerFailure, Client, ClientError, HarnessCase,
                      Process, RedisCluster, RedisError, RedisServer, Reply,
                      encode, shared_cluster, shared_redis, slot_of, wait_until)
@@ -301,12 +302,24 @@ class ClientTest(HarnessCase):
         self.assertEqual(client.wait(second)["n"], "2")
 
     def test_failures_are_told(self):
-        _server, client = self.start(("a", "1 ERR BUSY retry=1\n"))
-        with self.assertRaisesRegex(ClientError, "wanted OK.*BUSY"):
-            client.ok("LOCK a")
-        with self.assertRaisesRegex(ClientError, "not in time"):
-            client.event("LOST", timeout=0.05)
-        client.send("never answered")
+        _server, client = self.start(
+            ("a", "1 ERR BUSY retry=1\n"), ("b", "2 ERR BUSY retry=1\n"),
+            ("c", "3 OK\n"), ("d", "4 OK n=1\n5 OK\n* NEW n=1\n"))
+        for told, ask, *arguments in (
+                ("LOCK a: wanted OK.*BUSY", client.ok, "LOCK a"),
+                ("^wanted OK.*BUSY",
+                 lambda: client.granted(client.submit("LOCK b"))),
+                ("c: wanted ERR BUSY.*OK", client.err, "c", "BUSY"),
+                ("d: wanted n=2.*n=1", lambda: client.ok("d", n=2)),
+                ("QUEUED for 5: not in time", client.waits, "LOCK e", 0.05),
+                ("unwanted reply: 5 OK", client.no_reply, "5", 0.05),
+                ("unwanted event: . NEW", client.no_event, "NEW", 0.05),
+                ("event NEW.*not in time",
+                 lambda: client.event("NEW", timeout=0.05, n=2)),
+                ("wanted ERR, got: 5 OK", client.expect, "ERR"),
+                ("did not close", client.at_end, 0.05)):
+            with self.subTest(told), self.assertRaisesRegex(ClientError, told):
+                ask(*arguments)
         client.no_reply("-", within=0.05)
 
     def test_end_and_expect(self):
@@ -335,6 +348,23 @@ class ClientTest(HarnessCase):
             self.assertRegex(encode(text), r"^[!-~]+$")
         self.assertEqual(encode(":a b=%"), "%3Aa%20b%3D%25")
         self.assertEqual(Reply("3 OK note=a%3Ab").pairs, {"note": "a:b"})
+
+
+class CaseTest(Ends, HarnessCase):
+    def command(self, *words):
+        return subprocess.CompletedProcess(words, 1, b"out", b"it is")
+
+    def test_another_end_is_told(self):
+        so = {"status": 1, "out": b"out", "err": b"is", "complaint": b"it is"}
+        self.assertEqual(self.ends(broker="x", **so).args, ("x",))
+        for what, other in {"status": 0, "out": b"", "err": b"was",
+                            "complaint": b"is"}.items():
+            with self.subTest(what), self.assertRaises(AssertionError):
+                self.ends(broker="x", **{**so, what: other})
+
+    def test_failure_of_one_side_is_told(self):
+        with self.assertRaisesRegex(AssertionError, "one side"):
+            self.side_by_side(self.assertTrue, (1,), (0, "one side"), (1,))
 
 
 class FakeCase(HarnessCase):
