@@ -2,11 +2,11 @@
 
 import os
 import re
+from pathlib import Path
 
 from harness import HarnessCase
+from shared import TREE, read
 
-PAGE = os.path.join(os.path.dirname(__file__), "..", "..", "packaging", "doc",
-                    "operations.md")
 QUICK = {"lease.default": "3s", "redis.settle": "0s",
          "redis.command_timeout": "900ms", "redis.connect_timeout": "1s"}
 
@@ -17,10 +17,9 @@ LATER = ("+client|kill", "+get", "+pexpire", "+pttl", "+scan")
 
 def rules():
     """The two rules of operations.md, for Redis and for Sentinels."""
-    with open(PAGE, encoding="utf-8") as file:
-        text = file.read()
     return [found.replace("\n", " ").split()[2:] for found in re.findall(
-        r"```\n(ACL SETUSER holdfast .*?)```", text, re.S)]
+        r"```\n(ACL SETUSER holdfast .*?)```",
+        read("packaging/doc/operations.md"), re.S)]
 
 
 class AclTest(HarnessCase):
@@ -103,7 +102,10 @@ class AclTest(HarnessCase):
         self.admit([redis], self.rule)
         strict = self.rule.index("+cluster|slots")
         words = [word for word in self.rule[:strict] if word[0] == "+"]
-        self.assertTrue(words)
+        for path in Path(TREE, "lua").glob("*.lua"):
+            for called in re.findall(r"call(?:_redis)?\('(\w+)'",
+                                     path.read_text(encoding="utf-8")):
+                self.assertIn("+" + called.lower(), words, path)
         for word in words:
             if word in LATER:
                 continue

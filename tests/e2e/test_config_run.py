@@ -122,10 +122,12 @@ class CommandLineTest(HarnessCase):
         # What it prints is a configuration, and the same one.
         again = self.file(printed)
         self.assertEqual(run("-c", again, "--print-config"), (0, printed, ""))
-        # Every key of the shipped file is there.
+        # The shipped file has every key, and so has this configuration.
         keys = re.findall(r"^ *#?([a-z_]+):(?: |$)",
                           read("conf/holdfast.yaml"), re.M)
-        self.assertTrue(keys)
+        rows = re.findall(r'^    (?:KEY|SECTION)\("(?:\w+\.)*(\w+)"',
+                          read("conf/keys.c"), re.M)
+        self.assertEqual(sorted(keys), sorted(rows + ["namespaces"]))
         for key in keys:
             self.assertRegex(printed, rf"(?m)^ *{key}:")
 

@@ -53,17 +53,16 @@ def tests_of(name):
 class NamedTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.shown = NAMED.findall(document("guarantees.md") +
-                                  document("failures.md"))
+        cls.text = document("guarantees.md") + document("failures.md")
 
     def named(self, kind):
-        return {name.removeprefix(kind) for name in self.shown
-                if name.startswith(kind)}
+        found = {name for name in NAMED.findall(self.text)
+                 if name.startswith(kind)}
+        self.assertEqual(found, {*re.findall(rf"`({kind}[^`]+)`", self.text)})
+        return {name.removeprefix(kind) for name in found}
 
     def test_tests(self):
-        named = self.named("test_")
-        self.assertTrue(named)
-        for name in sorted(named):
+        for name in sorted(self.named("test_")):
             file, test = name.split(".", 1)
             self.assertIn(test, tests_of("test_" + file))
 
@@ -76,9 +75,7 @@ class NamedTest(unittest.TestCase):
                 ("chaos:", set(re.findall(r'@fault\("([\w.-]+)"',
                                           read("tests/chaos/faults.py"))))):
             with self.subTest(kind=kind):
-                named = self.named(kind)
-                self.assertTrue(named)
-                self.assertEqual(named - known, set())
+                self.assertEqual(self.named(kind) - known, set())
 
 
 class FailureTableTest(unittest.TestCase):

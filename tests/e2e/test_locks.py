@@ -545,7 +545,9 @@ class ErrorTest(BrokerCase):
 
     def test_each_code(self):
         codes = definitions("ERROR")
-        self.assertTrue(codes)
+        self.assertEqual({f"produce_{code.lower()}" for code in codes},
+                         {name for name in dir(self)
+                          if name.startswith("produce_")})
         for code in codes:
             with self.subTest(code=code):
                 reply = getattr(self, f"produce_{code.lower()}")()

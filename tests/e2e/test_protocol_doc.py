@@ -150,7 +150,8 @@ class VocabularyTest(unittest.TestCase):
     def test_each_reason_of_status(self):
         text = read("daemon/op/health.def")
         reasons = re.findall(r'^REASON\(\w+, "(\w+)"', text, flags=re.M)
-        self.assertTrue(reasons)
+        self.assertEqual(len(reasons) + 1,  # FINE has no word
+                         len(re.findall(r"^REASON\(", text, flags=re.M)))
         part = section(section(self.doc, "4. Commands"), "STATUS")
         rows = re.findall(r"^\| `(\w+)` \|", part, flags=re.M)
         self.assertEqual(rows[4:], reasons)  # behind the states
@@ -231,8 +232,9 @@ class VocabularyTest(unittest.TestCase):
 
 class TranscriptTest(unittest.TestCase):
     def setUp(self):
-        self.transcripts = blocks(read("proto/PROTOCOL.md"), "transcript")
-        self.assertTrue(self.transcripts)
+        text = read("proto/PROTOCOL.md")
+        self.transcripts = blocks(text, "transcript")
+        self.assertEqual(len(self.transcripts), text.count("```transcript"))
 
     def test_lines_are_of_the_protocol(self):
         for transcript in self.transcripts:

@@ -124,7 +124,8 @@ class Example:
 class ExampleTest(BrokerCase):
     def test_transcripts(self):
         blocks = transcripts()
-        self.assertTrue(blocks)
+        self.assertEqual(len(blocks),
+                         read("proto/PROTOCOL.md").count("```transcript"))
         for title, lines in blocks:
             with self.subTest(section=title):
                 self.play(title, lines)
