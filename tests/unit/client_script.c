@@ -185,8 +185,6 @@ step_do(struct talk *talk, struct place *place, talk_step *more)
         ck_assert_ptr_nonnull(strstr(talk_sent(talk), text));
     else if (strcmp(word[0], "=~") == 0)
         ck_assert_ptr_nonnull(strstr(talk_told(talk), text));
-    else if (strcmp(word[0], "reason") == 0)
-        ck_assert_str_eq(holdfast_reason(talk->h), place->text + 7);
     else if (strcmp(word[0], "shutdown") == 0)
         ck_assert_int_eq(shutdown(talk->broker, SHUT_RDWR), 0);
     else if (strcmp(word[0], "lock") == 0)

@@ -58,7 +58,7 @@ const char *talk_told(struct talk *talk);
  *   REQUEST`, `submit WORD`, `watch NAME`, `unwatch NAME`
  * - `until NAME[/OWNER] FENCE MS`: the deadline is TALK_START + MS. 0: there is
  *   none. `some`: there is one.
- * - `timeout MS`, `margin MS`, `reason TEXT`
+ * - `timeout MS`, `margin MS`
  * - `shutdown`: the broker closes. A dot does nothing.
  */
 struct talk_script {

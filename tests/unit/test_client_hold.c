@@ -147,15 +147,19 @@ static const struct talk_script scripts[] = {
         "< 2 ERR UNAVAILABLE retry=1 | until a 5 9000 | unlock a 5\n"
         "< 3 OK ttl_ms=9000 | < 4 ERR NOTHELD retry=0 | until a 5 0\n"},
     {"unlock_in_doubt_holds_nothing",
-        "lock a | >* | lock b | >* | < 1 OK fence=5 ttl_ms=9000 count=1\n"
-        "< 2 OK fence=6 ttl_ms=9000 count=2 | unlock a 5 | unlock b 6 | =*\n"
-        ">* | < 3 ERR INDOUBT retry=1 :no answer\n"
-        "< 4 ERR INDOUBT retry=1 :the broker is going\n"
-        "= ERR 3 INDOUBT fence=0 until=0 :no answer\n"
-        "= ERR 4 INDOUBT fence=0 until=0 :the broker is going\n"
+        "lock a | lock b | lock c | < 1 OK fence=5 ttl_ms=9000 count=1\n"
+        "< 2 OK fence=6 ttl_ms=9000 count=2\n"
+        "< 3 OK fence=7 ttl_ms=9000 count=1\n"
+        "unlock a 5 | unlock b 6 | unlock c 7 | =* | >*\n"
+        "< 4 ERR INDOUBT retry=1 :no answer\n"
+        "< 5 ERR INDOUBT retry=1 :the broker is going\n"
+        "< 6 ERR INTERNAL retry=0 :a damaged record\n"
+        "= ERR 4 INDOUBT fence=0 until=0 :no answer\n"
+        "= ERR 5 INDOUBT fence=0 until=0 :the broker is going\n"
+        "= ERR 6 INTERNAL fence=0 until=0 :a damaged record\n"
         /* The count of b was 2. */
-        "until a 5 0 | until b 6 9000 | > 5 PING | < 5 OK ttl_ms=9500\n"
-        "until a 5 0 | until b 6 9500\n"},
+        "until a 5 0 | until b 6 9000 | until c 7 0 | > 7 PING\n"
+        "< 7 OK ttl_ms=9500 | until a 5 0 | until b 6 9500 | until c 7 0\n"},
     {"lost_ends_a_hold",
         "lock a | >* | < 1 OK fence=5 ttl_ms=9000 count=1\n"
         "< * LOST a fence=4 reason=expired | until a 5 9000 | =*\n"

@@ -783,17 +783,24 @@ static const struct talk_script scripts[] = {
         /* The broker may have seen the end right after its last answer. */
         "until a 5 2666\n"},
     {"lost_while_away",
-        "begin | hold a 2 5 | hold b% 3 6 | crash | =* | resume 2\n"
-        "> 5 CLAIM b%25 fence=6 count=1 | > 6 CLAIM a fence=5 count=1\n"
-        "< 5 ERR LOST retry=0 :gone | = LOST 3 b% fence=6 until=0 :\n"
-        "until b% 6 0 | < 6 OK fence=5 ttl_ms=9000 count=1\n"
+        "begin | hold a 2 5 | hold b% 3 6 | hold c 4 7 | hold d 5 8 | crash\n"
+        "=* | resume 2 | > 7 CLAIM d fence=8 count=1\n"
+        "> 8 CLAIM c fence=7 count=1 | > 9 CLAIM b%25 fence=6 count=1\n"
+        "> 10 CLAIM a fence=5 count=1\n"
+        "< 7 ERR STALE retry=0 | = LOST 5 d fence=8 until=0 :\n"
+        "< 8 ERR NOTHELD retry=0 | = LOST 4 c fence=7 until=0 :\n"
+        "< 9 ERR LOST retry=0 :gone | = LOST 3 b% fence=6 until=0 :\n"
+        "until b% 6 0 | < 10 OK fence=5 ttl_ms=9000 count=1\n"
         "= BACK 0  fence=0 until=0 : | until a 5 some\n"},
     {"claim_in_doubt_is_put_again",
         "begin | hold a 2 5 | crash | =* | resume 2 | >*\n"
         "< 4 ERR UNAVAILABLE retry=1 :no Redis | > | +300\n"
         "> 5 CLAIM a fence=5 count=1 | < 5 ERR INDOUBT retry=1 :no answer\n"
-        "+300 | > 6 CLAIM a fence=5 count=1 | = | until a 5 9000\n"
-        "< 6 OK fence=5 ttl_ms=9000 count=1 | = BACK 0  fence=0 until=0 :\n"},
+        /* This OK is of another hold. */
+        "+300 | > 6 CLAIM a fence=5 count=1 | < 6 OK fence=6 ttl_ms=9000 "
+        "count=1\n"
+        "+300 | > 7 CLAIM a fence=5 count=1 | = | until a 5 9000\n"
+        "< 7 OK fence=5 ttl_ms=9000 count=1 | = BACK 0  fence=0 until=0 :\n"},
     {"claim_of_a_broker_that_drains",
         "begin | hold a 2 5 | crash | =* | resume 2 | >* | listen marked\n"
         "< 4 ERR DRAINING retry=1 :going | resume 3 | at marked\n"
@@ -820,6 +827,11 @@ static const struct talk_script scripts[] = {
         "begin | hold a 2 5 | unlock a 5 | >* | crash | resume 2 | =*\n"
         "< 5 ERR LOST retry=0 :gone | = OK 3  fence=0 until=0 :\n"
         "> 5 CLAIM a fence=5 count=1\n"},
+    {"unlock_that_may_be_too_late",
+        "begin | hold a 2 5 | unlock a 5 | >* | crash | resume 2 | =*\n"
+        /* The hold may have ended before the UNLOCK. */
+        "clock 9001 | < 5 ERR LOST retry=0 :gone\n"
+        "= ERR 3 LOST fence=0 until=0 :the hold was yours and has ended\n"},
     {"unlock_while_away",
         "begin | hold a 2 5 | hold b 3 6 | crash | unlock a 5 | until a 5 0\n"
         "unlock b 6\n"
@@ -899,11 +911,19 @@ static const struct talk_script scripts[] = {
         "= DRAIN 0  fence=0 until=0 : | close | +0\n"
         "= AWAY 0  fence=0 until=0 :the broker said BYE drain | resume 2\n"
         "> 6 CLAIM a fence=5 count=1 | > 4 LOCK b\n"},
-    {"killed_is_the_end",
-        "begin | hold a 2 5 | < * BYE killed | crash\n"
-        "= BYE 0 killed fence=0 until=0 :\n"
-        "= CLOSED 0  fence=0 until=0 :the broker said BYE killed\n"
-        "until a 5 0\n"},
+#define FINAL(why)                                                       \
+    {                                                                    \
+        "BYE " why " is the end",                                        \
+            "begin | hold a 2 5 | < * BYE " why " | crash\n"             \
+            "= BYE 0 " why " fence=0 until=0 :\n"                        \
+            "= CLOSED 0  fence=0 until=0 :the broker said BYE " why "\n" \
+            "until a 5 0\n"                                              \
+    }
+    FINAL("killed"),
+    FINAL("quit"),
+    FINAL("resumed"),
+    FINAL("protocol"),
+    FINAL("auth"),
     {"quit_is_the_end",
         "begin | submit quit | > 2 quit | crash\n"
         "= CLOSED 0  fence=0 until=0 :the broker closed the connection\n"},
@@ -950,11 +970,6 @@ static const struct talk_script scripts[] = {
         "< 5 ERR AUTH retry=0 :who | refused no | until a 7 some\n"
         "reconnect | greet | > 6 AUTH till%203 s%25cret\n"
         "> 7 HELLO keep=30000 resume=0123456789abcdef0123456789abcdef gen=3\n"},
-    {"user_that_is_no_more",
-        "begin_as 30000 | < 1 OK\n"
-        "< 2 OK session=0123456789abcdef0123456789abcdef proto=1 "
-        "keep_ms=30000\n"
-        "< * BYE auth | =* | close | +0 | reason the broker said BYE auth\n"},
     {"several_names_are_put_again_and_claimed_each",
         "begin | hold a 2 8 | lock b,a,c | >* | crash | resume 2\n"
         "> 5 CLAIM a fence=8 count=1 | < 5 OK fence=8 ttl_ms=9000 count=1\n"
