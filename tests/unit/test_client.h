@@ -69,6 +69,12 @@ struct talk_script {
 /* A step of one suite; false: it has no such step. Absent words are empty. */
 typedef bool talk_step(char **word);
 
+/* The number in a word of a step, or FOREVER. Other words fail the test. */
+uint64_t talk_number(const char *word);
+
+/* Fails the test unless `good`, and names the step. */
+void talk_check(bool good);
+
 /* Runs a script; `more` may be NULL. */
 void talk_run(
     struct talk *talk, const struct talk_script *script, talk_step *more);

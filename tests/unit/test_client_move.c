@@ -700,27 +700,50 @@ begin_as(const char *where, uint64_t keep_ms)
 }
 
 static bool
+is(char **word, const char *verb, const char *object)
+{
+    return strcmp(word[0], verb) == 0 && strcmp(word[1], object) == 0;
+}
+
+static bool
 check_step(char **word)
 {
-    const char *verb = word[0];
-
-    if (strcmp(verb, "at") == 0)
-        ck_assert((served == marked) == (strcmp(word[1], "marked") == 0));
-    else if (strcmp(verb, "untaken") == 0)
-        ck_assert(!taken());
-    else if (strcmp(verb, "away") == 0)
-        ck_assert_int_eq(holdfast_fd(talk.h), -1);
-    else if (strcmp(verb, "refused") == 0)
-        ck_assert(holdfast_is_refused(talk.h) == (word[1][0] == 'y'));
-    else if (strcmp(verb, "holds") == 0)
-        ck_assert_ptr_null(talk.h->holds);
-    else if (strcmp(verb, "watched") == 0)
-        ck_assert_ptr_nonnull(holdfast_watched_find(talk.h, word[1]));
-    else if (strcmp(verb, "unwatched") == 0)
-        ck_assert_ptr_null(holdfast_watched_find(talk.h, word[1]));
+    if (is(word, "at", "marked"))
+        talk_check(served == marked);
+    else if (is(word, "at", "other"))
+        talk_check(served != marked);
+    else if (is(word, "untaken", ""))
+        talk_check(!taken());
+    else if (is(word, "refused", "yes"))
+        talk_check(holdfast_is_refused(talk.h));
+    else if (is(word, "refused", "no"))
+        talk_check(!holdfast_is_refused(talk.h));
+    else if (is(word, "holds", "none"))
+        talk_check(talk.h->holds == NULL);
+    else if (strcmp(word[0], "watched") == 0)
+        talk_check(holdfast_watched_find(talk.h, word[1]) != NULL);
+    else if (strcmp(word[0], "unwatched") == 0)
+        talk_check(holdfast_watched_find(talk.h, word[1]) == NULL);
     else
         return false;
     return true;
+}
+
+static const char *
+where_of(const char *word)
+{
+    talk_check(word[0] == '\0' || strcmp(word, "one") == 0);
+    return word[0] == '\0' ? address : paths[0];
+}
+
+static int
+broker_of(const char *word)
+{
+    uint64_t which =
+        strcmp(word, "marked") == 0 ? (uint64_t)marked : talk_number(word);
+
+    talk_check(which < 2);
+    return (int)which;
 }
 
 /*
@@ -733,37 +756,36 @@ check_step(char **word)
  *   broker or of a connection, and a new start.
  * - `reconnect`, `greet`, `resume GENERATION`: at the next broker.
  * - `mark`, `at other`, `at marked`: remembers a broker, and compares.
- * - `untaken`, `away`, `refused yes`, `holds none`, `watched NAME`
+ * - `untaken`, `refused yes`, `refused no`, `holds none`, `watched NAME`,
+ *   `unwatched NAME`
  */
 static bool
 move_step(char **word)
 {
     const char *verb = word[0];
-    uint64_t n = strtoull(word[1], NULL, 10);
-    const char *where = word[2][0] != '\0' ? paths[0] : address;
-
     if (strcmp(verb, "begin") == 0) {
-        begin_with(where, word[1][0] != '\0' ? n : KEEP);
+        begin_with(where_of(word[2]),
+            word[1][0] != '\0' ? talk_number(word[1]) : KEEP);
         marked = served;
     } else if (strcmp(verb, "begin_as") == 0) {
-        begin_as(where, n);
+        begin_as(where_of(word[2]), talk_number(word[1]));
     } else if (strcmp(verb, "hold") == 0) {
-        hold(word[1], (unsigned)strtoul(word[2], NULL, 10),
-            (unsigned)strtoul(word[3], NULL, 10));
+        hold(word[1], (unsigned)talk_number(word[2]),
+            (unsigned)talk_number(word[3]));
     } else if (strcmp(verb, "crash") == 0) {
         crash();
     } else if (strcmp(verb, "close") == 0) {
         talk_close_broker();
     } else if (strcmp(verb, "shut") == 0) {
-        shut((int)n);
+        shut(broker_of(word[1]));
     } else if (strcmp(verb, "listen") == 0) {
-        listen_at(strcmp(word[1], "marked") == 0 ? marked : (int)n);
+        listen_at(broker_of(word[1]));
     } else if (strcmp(verb, "reconnect") == 0) {
         reconnected();
     } else if (strcmp(verb, "greet") == 0) {
         talk_say(&talk, GREETING(OTHER));
     } else if (strcmp(verb, "resume") == 0) {
-        resume((unsigned)n);
+        resume((unsigned)talk_number(word[1]));
     } else if (strcmp(verb, "mark") == 0) {
         marked = served;
     } else {
