@@ -89,8 +89,9 @@ class RunnerTest(HarnessCase):
                                  re.findall(r"\d+", last))
                 for text in texts:
                     self.assertIn(text, output)
-                for seconds in re.findall(r"(?m)^failed +([0-9.]+) s ",
-                                          output):
+                times = re.findall(r"(?m)^failed +([0-9.]+) s ", output)
+                self.assertEqual(len(times), int(last.split()[2]))
+                for seconds in times:
                     self.assertLess(float(seconds), 60)  # not the uptime
 
     def test_pattern(self):
