@@ -431,6 +431,19 @@ class ManualTest(OutputCase):
             there = set(re.findall(r"(?<![\w-])-(-?[A-Za-z][a-z-]*)", page))
             self.assertEqual(there - told, set(), page)
 
+    def test_has_the_columns_of_each_list(self):
+        tables = re.findall(r"out_column (\w+)_columns\[\] = \{\n(.*?)^\};",
+                            "".join(read(f"proto/holdfast/{file}.c") for file
+                                    in ("bench", "list", "top", "watch")),
+                            re.DOTALL | re.MULTILINE)
+        self.assertEqual(len(tables),
+                         read("proto/holdfast/help.c").count("tabs: "))
+        for command, rows in tables:
+            told = re.search(r"With\stabs: ([^.]*)\.", self.help(command))
+            names = re.sub(r"\s\([^)]*\)|\s", "", told.group(1)).split(",")
+            self.assertEqual(names, re.findall(r'^    \{"?(\w+)', rows.replace(
+                "OUT_TEXT", "text"), re.MULTILINE), command)
+
 
 class StatusTest(OutputCase):
     def test_manual_has_those_of_refusals_and_of_wrong_usage(self):
