@@ -158,7 +158,9 @@ watch_inspect(struct core *core, struct lock *lock)
     lock->watch_again = false;
     lock->watch_op = slab_handle(&core->ops, op);
     LIST_EACH (link, &lock->watches) {
-        container_of(link, struct watch, lock_link)->asked = true;
+        struct watch *watch = container_of(link, struct watch, lock_link);
+        if (watch->state == WATCH_NEW)
+            watch->state = WATCH_HEARS;
     }
     /* It is for the one that came last, at least. */
     const struct watch *last =
@@ -272,8 +274,8 @@ watch_inspected(struct core *core, struct op *op)
     news_take(&lock->news, &op->result);
     LIST_EACH (link, &lock->watches) {
         struct watch *watch = container_of(link, struct watch, lock_link);
-        watch->due = watch->due || watch->asked;
-        watch->asked = false; /* not for later watches: the read may be older */
+        if (watch->state == WATCH_HEARS)
+            watch->state = WATCH_DUE;
     }
     if (list_empty(&lock->tell_link))
         list_push_back(&core->telling, &lock->tell_link);
@@ -287,11 +289,11 @@ watch_tell_lock(struct core *core, const struct lock *lock)
 {
     LIST_EACH_SAFE (link, &lock->watches) {
         struct watch *watch = container_of(link, struct watch, lock_link);
-        if (!watch->due)
+        if (watch->state != WATCH_DUE)
             continue;
         if (!effects_room(core->effects))
             return false;
-        watch->due = false;
+        watch->state = WATCH_HEARS;
         watch_answer(core, watch);
         watch_wake(core, watch);
     }

@@ -26,6 +26,14 @@ struct lock_news {
     char note[PROTO_NOTE_MAX];
 };
 
+/* A watch and the inspections of its lock. An inspection that was sent before
+ * the watch began does not count for it. */
+enum watch_state {
+    WATCH_NEW,   /* no inspection was sent since it began */
+    WATCH_HEARS, /* the next answer counts */
+    WATCH_DUE,   /* an answer has come, and its session has not been told */
+};
+
 /* A session that wants to hear of a lock. */
 struct watch {
     struct slab_node node;
@@ -35,9 +43,8 @@ struct watch {
     struct list lock_link;
     struct list news_link;
     struct handle request; /* the WATCH that is not answered yet */
-    bool asked;            /* an inspection has been sent since it began */
-    bool due;              /* one has come, and it has not been told */
-    bool told;
+    enum watch_state state;
+    bool told; /* an event was sent, with these two */
     uint32_t told_holders;
     uint64_t told_fence;
 };
