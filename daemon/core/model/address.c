@@ -56,11 +56,13 @@ address_free(struct core *core, struct peer_address *address)
     require(address->connections == 0 && address->lingering == 0);
     require(address->waiting == 0);
     if (!list_empty(&address->idle_link)) {
+        require(core->idle_count > 0);
         list_remove(&address->idle_link);
         core->idle_count--;
     }
     table_remove(&core->address_table, &address->table);
     slab_free(&core->addresses, address);
+    require(core->address_table.count == core->addresses.used);
 }
 
 /* There is room: one for each connection, and for those that are idle. */
@@ -78,6 +80,7 @@ address_obtain(struct core *core, const uint8_t address[16])
         table_insert(
             &core->address_table, &peer->table, address_hash(core, address));
     } else if (!list_empty(&peer->idle_link)) {
+        require(core->idle_count > 0);
         list_remove(&peer->idle_link);
         core->idle_count--;
     }
@@ -87,6 +90,7 @@ address_obtain(struct core *core, const uint8_t address[16])
 void
 address_forget(const struct core *core, struct peer_address *address)
 {
+    require(address->failed_us <= core->now_us);
     if (core->now_us >= us_add(address->failed_us, FORGET_US))
         address->failures = 0;
 }

@@ -42,6 +42,7 @@ ages_of(struct core *core, struct lock *lock)
 uint64_t
 ticket_since_us(const struct ticket *ticket)
 {
+    require(!list_empty(&ticket->age_link));
     return ticket->state == TICKET_HELD ? ticket->granted_us : ticket->waits_us;
 }
 
@@ -170,6 +171,8 @@ top_state(struct core *core, struct ticket *ticket, enum ticket_state state)
 {
     struct ages *ages = ages_of(core, ticket->lock);
 
+    require(ticket->state != TICKET_HELD || ages->held > 0);
+    require(ticket->state != TICKET_WAITING || ages->waiting > 0);
     ages->held -= ticket->state == TICKET_HELD;
     ages->held += state == TICKET_HELD;
     ages->waiting -= ticket->state == TICKET_WAITING;
@@ -179,6 +182,7 @@ top_state(struct core *core, struct ticket *ticket, enum ticket_state state)
     else if (!wait_goes_on(ticket->state, state))
         top_wait_end(core, ticket);
     if (state == TICKET_HELD) {
+        require(list_empty(&ticket->age_link));
         ticket->granted_us = core->now_us;
         list_push_back(&ages->holds, &ticket->age_link);
     } else if (state == TICKET_WAITING && list_empty(&ticket->age_link)) {

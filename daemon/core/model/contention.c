@@ -70,6 +70,7 @@ heap_sink(struct contention *contention, uint32_t place)
         place = child;
     }
     heap_put(contention, place, which);
+    require(place == 0 || heap_count(contention, (place - 1) / 2) <= count);
 }
 
 /* A new entry, which has no wait so far: it is the least. */
@@ -78,6 +79,7 @@ heap_add(struct contention *contention, uint8_t which)
 {
     uint32_t place = contention->count++;
 
+    require(contention->kept[which].count == 0);
     while (place > 0) {
         uint32_t parent = (place - 1) / 2;
         heap_put(contention, place, contention->heap[parent]);
@@ -153,6 +155,7 @@ contended_obtain(struct contention *contention, struct text name, uint64_t hash)
     entry->seen = 0;
     entry->waited_us = 0;
     table_insert(&contention->table, &entry->table, hash);
+    require(contention->table.count == contention->count);
     return entry;
 }
 
@@ -167,6 +170,7 @@ contention_begins(struct contention *contention, struct text name,
         entry->at_us = now_us;
     }
     contended_wait_on(entry, now_us);
+    require(waiters > 0 && entry->seen <= entry->count);
     entry->waiters = waiters;
     entry->count++;
     entry->seen++;
@@ -181,6 +185,7 @@ contention_ends(struct contention *contention, struct text name, uint64_t hash,
     struct contended *entry = contended_find(contention, name, hash);
     if (entry == NULL)
         return;
+    require(entry->waiters > waiters);
     contended_wait_on(entry, now_us);
     entry->waiters = waiters;
 }

@@ -10,6 +10,7 @@
 bool
 effects_init(struct effects *effects, uint32_t steps)
 {
+    require(steps > 0 && steps <= UINT32_MAX / EFFECTS_STEP_BYTES);
     list_init(&effects->ops);
     list_init(&effects->hurried);
     effects->entry_count = 0;
@@ -68,6 +69,7 @@ effects_text(struct effects *effects, enum effect_kind kind,
 {
     struct effect *effect = effects_next(effects, kind, session);
 
+    require(len > 0 && len <= effects->text_capacity - effects->text_len);
     effect->offset = effects->text_len;
     effect->len = len;
     effects->text_len += len;
@@ -76,6 +78,7 @@ effects_text(struct effects *effects, enum effect_kind kind,
 void
 effects_line(struct effects *effects, struct handle session, uint32_t len)
 {
+    require(!handle_equal(session, HANDLE_NONE));
     effects_text(effects, EFFECT_LINE, session, len);
 }
 
@@ -91,6 +94,8 @@ effects_add(
 {
     struct effect *effect = effects_next(effects, kind, session);
 
+    require(kind == EFFECT_MORE || kind == EFFECT_CLOSE);
+    require(!handle_equal(session, HANDLE_NONE));
     effect->offset = effects->text_len;
     effect->len = 0;
 }

@@ -74,6 +74,7 @@ namespaces_change(
 {
     struct namespaces before = *namespaces;
 
+    require(before.count > 0);
     namespaces_init(namespaces, prefixes, count);
     for (uint32_t i = 0; i < namespaces->count; i++)
         namespace_go_on(&namespaces->namespace[i], &before);
@@ -86,6 +87,7 @@ namespaces_find(const struct namespaces *namespaces, struct text name)
     uint8_t found = (uint8_t)(namespaces->count - 1);
     size_t longest = 0;
 
+    require(namespaces->count > 0);
     for (uint32_t i = 0; i + 1 < namespaces->count; i++) {
         const struct namespace *namespace = &namespaces->namespace[i];
         size_t len = namespace->prefix_len;
@@ -101,6 +103,7 @@ namespaces_find(const struct namespaces *namespaces, struct text name)
 struct text
 namespace_name(const struct namespace *namespace)
 {
+    require(namespace->prefix_len <= sizeof(namespace->prefix));
     if (namespace->prefix_len == 0)
         return TEXT("other");
     return text_make(namespace->prefix, namespace->prefix_len);

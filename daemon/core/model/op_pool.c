@@ -19,6 +19,7 @@ op_owner(const struct op *op)
 #include "daemon/op/op.def"
     };
 
+    require(op->kind < OP_KIND_COUNT);
     return owners[op->kind];
 }
 
@@ -28,6 +29,7 @@ op_create(struct core *core, enum op_kind kind, struct lock *lock,
 {
     struct op *op = slab_alloc(&core->ops);
 
+    require((lock != NULL) == (kind != OP_AUDIT));
     if (op == NULL)
         return NULL;
     list_init(&op->link);
@@ -41,6 +43,7 @@ op_create(struct core *core, enum op_kind kind, struct lock *lock,
         return op;
     op->lock = slab_handle(&core->locks, lock);
     op->name = text_make(lock->name, lock->name_len);
+    require(lock->slot < SLOT_COUNT);
     op->slot = lock->slot;
     op->seen = core->fence_seen[lock->slot];
     lock_ref(lock);
@@ -59,6 +62,7 @@ op_submit(struct core *core, struct op *op)
 void
 op_hurry(struct core *core, struct op *op)
 {
+    require(core->effects != NULL);
     if (list_empty(&op->hurry_link))
         list_push_back(&core->effects->hurried, &op->hurry_link);
 }

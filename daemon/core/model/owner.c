@@ -95,6 +95,8 @@ owner_joined(struct core *core, struct ticket *ticket)
     owner->tickets++;
     ticket->who = owner;
     owner_count(ticket, ticket->state, true);
+    require(core->owner_table.count == core->owners.used);
+    require(owner->held + owner->waiting <= owner->tickets);
 }
 
 void
@@ -107,6 +109,8 @@ owner_left(struct core *core, struct ticket *ticket)
     ticket->who = NULL;
     if (--owner->tickets > 0)
         return;
+    require(owner->held == 0 && owner->waiting == 0);
+    require(list_empty(&owner->waits));
     table_remove(&core->owner_table, &owner->table);
     slab_free(&core->owners, owner);
 }
@@ -116,6 +120,7 @@ owner_state(struct ticket *ticket, enum ticket_state state)
 {
     if (ticket->who == NULL || ticket->state == state)
         return;
+    require(ticket->who->session == ticket->session);
     owner_count(ticket, ticket->state, false);
     owner_count(ticket, state, true);
 }
@@ -123,6 +128,7 @@ owner_state(struct ticket *ticket, enum ticket_state state)
 bool
 owner_is_in_between(const struct owner *owner)
 {
+    require(owner->held + owner->waiting <= owner->tickets);
     return owner->waiting > 0 && owner->held + owner->waiting > 1;
 }
 

@@ -40,9 +40,13 @@ session_may(const struct core *core, const struct session *session,
     enum right right, struct text name)
 {
     const struct users *users = core->settings.users;
+    const struct user *user = session->user;
 
-    return users == NULL || (session->user != NULL &&
-                                user_may(users, session->user, right, name));
+    require(user == NULL || users != NULL);
+    require(user == NULL ||
+            (user >= users->user && user < users->user + users->count));
+    return users == NULL ||
+           (user != NULL && user_may(users, user, right, name));
 }
 
 uint32_t
@@ -51,6 +55,7 @@ auth_denied(const struct core *core, const struct session *session,
 {
     uint32_t place = 0;
 
+    require(multilock->count > 1 && multilock->count <= LOCK_NAMES_MAX);
     while (place < multilock->count && session_may(core, session, RIGHT_LOCK,
                                            multilock_name(multilock, place)))
         place++;

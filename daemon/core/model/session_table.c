@@ -75,6 +75,7 @@ session_move(
     bool connected = session_connected(session);
     session->state = state;
     core->away += connected && !session_connected(session);
+    require(core->away <= core->sessions.used);
     session_check(core, session);
 }
 
@@ -200,6 +201,7 @@ session_set_id(
     core_short_id(session->id, session->short_id);
     table_insert(
         &core->session_table, &session->table, session_hash(core, session->id));
+    require(core->session_table.count <= core->sessions.used);
 }
 
 void

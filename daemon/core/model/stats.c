@@ -23,6 +23,7 @@ namespace_of(struct core *core, struct lock *lock)
     require(lock->refs > 0);
     lock->namespace = namespace_place(core, lock);
     lock->namespace_serial = core->namespaces.serial;
+    require(lock->namespace < core->namespaces.count);
     return &core->namespaces.namespace[lock->namespace];
 }
 
@@ -43,6 +44,7 @@ stats_granted(struct core *core, const struct request *request,
     struct namespace *namespace = namespace_of_lock(core, request);
 
     require(ticket->state == TICKET_HELD && ticket->holds > 0);
+    require(request->began_us <= core->now_us);
     if (namespace == NULL)
         return;
     if (ticket->holds > 1) {
@@ -122,6 +124,7 @@ void
 stats_finding(
     struct core *core, struct text name, enum namespace_counter counter)
 {
+    require(counter < NAMESPACE_COUNTER_COUNT);
     core->namespaces.namespace[namespaces_find(&core->namespaces, name)]
         .value[counter]++;
 }
@@ -144,6 +147,7 @@ core_namespaces(
     require(core->namespaces.count <= NAMESPACES_MAX + 1);
     for (uint32_t i = 0; i < core->namespaces.count; i++) {
         const struct ages *ages = &core->ages[i];
+        require(ages->held <= core->held && ages->waiting <= core->waiting);
         out[i] = (struct core_namespace){
             .counted = &core->namespaces.namespace[i],
             .held = ages->held,
