@@ -193,6 +193,7 @@ core_inspected(struct core *core, struct op *op)
         audit_inspected(core, op);
         return;
     }
+    require(false);
 }
 
 /* A message of another broker, or of a script. */
@@ -275,7 +276,7 @@ message_sent(struct core *core, struct op *op)
 {
     struct message *message = slab_get(&core->messages, op->owner);
 
-    require(message != NULL);
+    require(message != NULL && message->len > 0);
     if (op->result.status == OP_OK)
         question_told(core, text_make(message->words, message->len));
     slab_free(&core->messages, message);
@@ -386,6 +387,7 @@ core_timer(struct core *core, struct wheel_node *node)
     case TIMER_INSPECTIONS:
         return; /* they are sent when the step ends */
     }
+    require(false);
 }
 
 /* Whether a step has left something to a later one. */
@@ -562,6 +564,7 @@ core_step(struct core *core, uint64_t now_us, struct core_event *event,
     }
     core_settle(core);
     inspections_send(core);
+    require(core->portion <= PORTION && core->awake_us <= core->now_us);
     core->effects = NULL;
 }
 

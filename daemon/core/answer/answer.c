@@ -18,6 +18,7 @@ answer_begin(struct core *core, const char *tag, const char *word)
 {
     struct reply reply;
 
+    require(core->effects != NULL); /* DESIGN.md D13.2 */
     reply_begin(&reply, effects_reserve(core->effects, ANSWER_BYTES),
         ANSWER_BYTES, tag, word);
     return reply;
@@ -28,6 +29,7 @@ answer_event(struct core *core, enum event_code event)
 {
     struct reply reply;
 
+    require(core->effects != NULL); /* DESIGN.md D13.2 */
     reply_event_begin(&reply, effects_reserve(core->effects, ANSWER_BYTES),
         ANSWER_BYTES, event);
     return reply;
@@ -47,6 +49,7 @@ answer_end(
     size_t len = reply_end(reply);
 
     require(len > 0 && len <= ANSWER_BYTES);
+    require(session->state < SESSION_STATE_COUNT);
     if (!session_connected(session))
         return; /* there is nobody to hear it */
     effects_line(
@@ -57,6 +60,7 @@ void
 answer_error_begin(struct core *core, struct reply *reply, const char *tag,
     enum error_code code)
 {
+    require(core->effects != NULL && code < ERROR_COUNT);
     reply_error_begin(reply, effects_reserve(core->effects, ANSWER_BYTES),
         ANSWER_BYTES, tag, code);
 }
@@ -67,8 +71,7 @@ answer_error(struct core *core, const struct session *session, const char *tag,
 {
     struct reply reply;
 
-    reply_error_begin(&reply, effects_reserve(core->effects, ANSWER_BYTES),
-        ANSWER_BYTES, tag, code);
+    answer_error_begin(core, &reply, tag, code);
     reply_text(&reply, why != NULL ? why : error_meaning(code));
     answer_end(core, session, &reply);
 }
@@ -79,8 +82,8 @@ answer_limit(struct core *core, const struct session *session, const char *tag,
 {
     struct reply reply;
 
-    reply_error_begin(&reply, effects_reserve(core->effects, ANSWER_BYTES),
-        ANSWER_BYTES, tag, ERROR_LIMIT);
+    require(limit != NULL);
+    answer_error_begin(core, &reply, tag, ERROR_LIMIT);
     reply_pair(&reply, "limit", text_from(limit));
     reply_text(&reply, error_meaning(ERROR_LIMIT));
     answer_end(core, session, &reply);

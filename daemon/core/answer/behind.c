@@ -43,6 +43,7 @@ auth_keeps_back(struct core *core, struct session *session, const char *line,
     memcpy(behind->line, line, behind->len);
     list_push_back(&session->behind, &behind->link);
     session->behind_count++;
+    require(session->behind_count <= core->behind.used);
     return true;
 }
 
@@ -83,6 +84,7 @@ auth_refuse_behind(
             answer_error(core, session, tag, code, NULL);
         behind_free(core, behind);
     }
+    require(session->behind_count == 0);
 }
 
 void
@@ -92,4 +94,5 @@ auth_drop_behind(struct core *core, struct session *session)
 
     while ((behind = behind_pop(session)) != NULL)
         behind_free(core, behind);
+    require(session->behind_count == 0);
 }

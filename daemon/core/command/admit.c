@@ -7,6 +7,7 @@
 #include "daemon/core/answer/answer.h"
 #include "daemon/core/model/request.h"
 #include "daemon/core/model/rights.h"
+#include "daemon/core/model/session_table.h"
 #include "daemon/core/model/stats.h"
 
 #include "daemon/base/assert.h"
@@ -95,6 +96,7 @@ struct request *
 request_admit(
     struct core *core, struct session *session, const struct request_line *line)
 {
+    require(session_is_open(session));
     if (session->request_count >= core->settings.outstanding_max) {
         count(core->counters, COUNTER_limit_outstanding);
         answer_limit(core, session, line->tag, "outstanding");

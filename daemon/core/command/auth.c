@@ -56,6 +56,7 @@ auth_failed(
     struct request *request = request_admit(core, session, line);
     struct peer_address *address = session->address;
 
+    require(address->connections > 0);
     /* An unknown name may be a secret in the wrong place: it is not logged. */
     bool known = users_find(core->settings.users, line->names[0]) != NULL;
     count(core->counters, COUNTER_auth_failed);
@@ -111,8 +112,10 @@ auth_succeeded(struct core *core, struct session *session,
         answer_limit(core, session, line->tag, "user_connections");
         return;
     } else {
-        if (session->user != NULL)
+        if (session->user != NULL) {
+            require(session->user->connections > 0);
             session->user->connections--;
+        }
         session->user = NULL;
         auth_take(session, user, mark);
         session_rename(core, session);
@@ -183,6 +186,7 @@ auth_set_users(struct core *core, const struct users *users)
         wheel_add(&core->wheel, &session->timer, core->now_us);
         if (session->user == NULL)
             continue;
+        require(session->user != before);
         session->user->connections += session_connected(session);
         session->user->tickets += session->ticket_count;
     }
@@ -212,6 +216,7 @@ void
 auth_end_wait(struct core *core, struct request *request)
 {
     require(request->command == COMMAND_LOCK);
+    require(request->member == MEMBER_NONE);
     request->denied = false;
     bool ends =
         request->ticket == NULL
@@ -224,6 +229,7 @@ auth_end_wait(struct core *core, struct request *request)
 static void
 session_recheck(struct core *core, struct session *session)
 {
+    require(session->user != NULL && core->settings.users != NULL);
     LIST_EACH (link, &session->requests) {
         struct request *request =
             container_of(link, struct request, session_link);

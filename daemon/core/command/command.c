@@ -94,6 +94,7 @@ command_hello(
     }
     if (request_has(line, REQUEST_KEY_REENTER))
         session->no_reentry = line->value[REQUEST_KEY_REENTER] == 0;
+    require(name.len <= sizeof(session->client));
     if (name.len > 0) {
         memcpy(session->client, name.at, name.len);
         session->client_len = (uint8_t)name.len;
@@ -123,6 +124,7 @@ command_to_ticket(
     struct ticket *ticket = ticket_obtain(core, request->session,
         line->argument, request_word(line, REQUEST_KEY_OWNER), &limit);
 
+    require(request->ticket == NULL && list_empty(&request->ticket_link));
     if (ticket == NULL) {
         if (request->command == COMMAND_LOCK)
             stats_turned_away(core, line->argument, ERROR_LIMIT);
@@ -236,6 +238,7 @@ command_lock(
         return;
     }
     struct text note = request_word(line, REQUEST_KEY_NOTE);
+    require(note.len <= sizeof(request->note));
     memcpy(request->note, note.at, note.len);
     request->note_len = (uint8_t)note.len;
     request->ask = ask;
@@ -290,6 +293,7 @@ command_of_hold(
     struct request *request = request_admit(core, session, line);
     if (request == NULL)
         return;
+    require(ticket->session == session && ticket->lock == lock);
     request->ticket = ticket;
     request->fence = request_value(line, REQUEST_KEY_FENCE, 0);
     request->ask.hold_ms = request_value(line, REQUEST_KEY_LEASE, 0);
@@ -340,6 +344,7 @@ session_least_us(const struct core *core, struct session *session)
 {
     uint64_t pause_us = 10 * (uint64_t)session->ticket_count;
 
+    require(session->least_at_us <= core->now_us);
     if (core->now_us < session->least_at_us + pause_us)
         return session->least_us;
     session->least_at_us = core->now_us;
@@ -445,6 +450,7 @@ answer_broken(
 {
     struct reply reply = answer_begin(core, request->tag, "OK");
 
+    require(request->command == COMMAND_BREAK && request->broken != NULL);
     reply_pair_number(&reply, "holders", request->shown);
     if (left)
         reply_pair_number(&reply, "pending", 1);
@@ -460,8 +466,10 @@ command_break_done(struct core *core, struct op *op)
     struct request *request = slab_get(&core->requests, op->owner);
     enum op_status status = op->result.status;
 
+    require(op->kind == OP_BREAK);
     if (request == NULL)
         return;
+    require(request->command == COMMAND_BREAK && request->broken == NULL);
     if (status != OP_OK && status != OP_GONE) {
         request_refuse(core, request,
             status == OP_REFUSED   ? ERROR_INTERNAL
@@ -472,6 +480,7 @@ command_break_done(struct core *core, struct op *op)
     }
     request->shown = status == OP_OK ? op->result.ahead : 0;
     request->broken = slab_get(&core->locks, op->lock);
+    require(request->broken != NULL);
     lock_ref(request->broken);
     request->began_us = core->now_us;
     if (request->shown == 0) /* there may be a lock-delay all the same */
@@ -483,6 +492,7 @@ command_break_done(struct core *core, struct op *op)
 void
 command_break_look(struct core *core, struct request *request)
 {
+    require(request->broken != NULL);
     struct op *op = op_create(core, OP_INSPECT, request->broken,
         slab_handle(&core->requests, request));
 
@@ -505,6 +515,7 @@ command_break_seen(struct core *core, struct op *op)
 
     if (request == NULL)
         return;
+    require(request->began_us <= core->now_us);
     bool left = request->shown > 0 && result->status != OP_OK &&
                 result->status != OP_GONE;
     for (uint32_t i = 0; i < result->ticket_count; i++)
@@ -649,6 +660,7 @@ static const struct {
 void
 command_timer(struct core *core, struct request *request)
 {
+    require(request->command < COMMAND_COUNT);
     commands[request->command].timer(core, request);
 }
 
@@ -656,6 +668,7 @@ static void
 command_run(
     struct core *core, struct session *session, const struct request_line *line)
 {
+    require(line->command < COMMAND_COUNT);
     if (core->settings.users != NULL && !auth_permits(core, session, line))
         return;
     if (core->stopping &&

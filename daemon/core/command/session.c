@@ -56,6 +56,7 @@ session_greet(struct core *core, const struct session *session)
     struct reply reply = answer_event(core, EVENT_HELLO);
     char id[2 * sizeof(session->id)];
 
+    require(session->state == SESSION_OPEN && session->generation == 1);
     text_to_hex(id, session->token, sizeof(session->token));
     reply_pair_number(&reply, "proto", PROTO_VERSION);
     reply_pair(&reply, "server", text_from(core->settings.server));
@@ -101,6 +102,7 @@ session_open(struct core *core, struct core_event *event)
     list_init(&session->news);
     list_init(&session->ending_link);
     count(core->counters, COUNTER_sessions_opened);
+    require(core->away < core->sessions.used);
     event->session = slab_handle(&core->sessions, session);
     session_arm(core, session);
     session_greet(core, session);
@@ -109,6 +111,7 @@ session_open(struct core *core, struct core_event *event)
 void
 session_hear(struct core *core, struct session *session)
 {
+    require(session->heard_us <= core->now_us);
     session->heard_us = core->now_us;
 }
 
@@ -116,6 +119,7 @@ void
 session_heartbeat(
     struct core *core, struct session *session, uint64_t heartbeat_us)
 {
+    require(session_is_open(session));
     session->heartbeat_us = heartbeat_us;
     session->beat_due_us = us_add(core->now_us, heartbeat_us);
     session_arm(core, session);
@@ -131,6 +135,7 @@ session_drop_requests(struct core *core, struct session *session)
         request_free(core, request);
     }
     auth_drop_behind(core, session);
+    require(session->request_count == 0 && session->auths == 0);
 }
 
 void
@@ -144,6 +149,7 @@ session_refuse_requests(
         request_refuse(
             core, request, told, error_outcome(told, request->command));
     }
+    require(session->request_count == 0 && session->auths == 0);
     auth_refuse_behind(core, session, code);
 }
 
@@ -153,6 +159,7 @@ session_drop_watches(struct core *core, struct session *session)
     while (!list_empty(&session->watches))
         watch_free(core,
             container_of(session->watches.next, struct watch, session_link));
+    require(session->watch_count == 0 && list_empty(&session->news));
     session->watch_waits = false;
 }
 
@@ -168,6 +175,7 @@ session_dissolve(struct core *core, struct session *session)
         ticket_orphan(core, container_of(link, struct ticket, session_link));
     }
     require(session->ticket_count == 0 && session->request_count == 0);
+    require(session->held == 0 && session->waiting == 0);
     wheel_remove(&core->wheel, &session->timer);
     list_remove(&session->ending_link);
     table_remove(&core->session_table, &session->table);
@@ -325,6 +333,7 @@ session_resume(struct core *core, struct session *session,
     auth_session_id(session->user, told, id);
     struct session *other = session_find(core, id);
 
+    require(session_is_open(session));
     if (session->ticket_count > 0 || session->request_count > 0 ||
         session->generation > 1)
         return "resume= comes while the connection has nothing of its own";
@@ -351,6 +360,7 @@ session_resume(struct core *core, struct session *session,
         ticket_rebind(
             core, container_of(link, struct ticket, session_link), session);
     }
+    require(other->ticket_count == 0);
     if (other->state == SESSION_AWAY) {
         session_free(core, other, COUNTER_sessions_resumed);
     } else {
@@ -403,6 +413,7 @@ session_expel(struct core *core, struct session *session, enum core_expel why)
         [EXPEL_PROTOCOL] = END_PROTOCOL,
     };
 
+    require(why < sizeof(table) / sizeof(table[0]));
     if (why == EXPEL_MEMORY)
         count(core->counters, COUNTER_limit_memory);
     log_write(LOG_INFO, "session_expelled",

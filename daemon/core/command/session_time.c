@@ -124,6 +124,7 @@ auth_go_on(struct core *core, struct session *session)
 
     if (!auth_may_go_on(session))
         return true;
+    require(session_is_open(session));
     struct behind *behind = behind_pop(session);
     if (behind == NULL) {
         session_eof(core, session);
@@ -184,6 +185,7 @@ session_end_all(struct core *core)
                 list_push_back(&core->ending, &session->ending_link);
             continue;
         }
+        require(session->state != SESSION_AWAY || session->ticket_count == 0);
         if (session->state == SESSION_AWAY)
             session_free(core, session, COUNTER_closed_kept);
         else if (session->request_count == 0)
