@@ -105,6 +105,7 @@ audit_is_done(struct core *core)
     bool hooked = core->settings.audit_hook && audit_is_by_time(audit);
 
     require(audit->case_at == audit->case_count);
+    require(audit->began_us <= core->now_us);
     now->took_us = core->now_us - audit->began_us;
     if (request != NULL)
         audit_answer_end(core, request);
@@ -219,6 +220,7 @@ audit_own_waits(struct core *core)
     struct audit *audit = core->audit;
     uint32_t left = 0;
 
+    require(audit->case_count == 0 && audit->finding_count == 0);
     if (!core->settings.queues_here)
         return;
     for (uint32_t i = 0; i < core->locks.touched; i++) {

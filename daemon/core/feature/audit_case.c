@@ -71,6 +71,7 @@ audit_take_tickets(struct core *core, const struct op_result *result)
     const struct audit_limits *limits = case_limits(core, case_name(audit));
     bool waits = false;
 
+    require(audit->finding_at == 0 && audit->finding_count <= 1);
     for (uint32_t i = 0; i < result->ticket_count && i < TICKETS_MAX; i++) {
         const struct op_ticket *ticket = &result->tickets[i];
         bool old = limit_reached(ticket->age_ms, hold_limit_ms(limits));
@@ -98,6 +99,7 @@ finding_looked_again(struct audit *audit, const struct op_result *result)
 {
     struct finding *finding = &audit->findings[audit->finding_at];
 
+    require(finding->kind == FINDING_HELD);
     for (uint32_t i = 0; result->status == OP_OK && i < result->ticket_count;
          i++) {
         const struct op_ticket *ticket = &result->tickets[i];

@@ -44,6 +44,7 @@ cycle_names(const struct probe *probe, char *out, size_t out_bytes)
         memcpy(out + len, name, name_len);
         len += name_len;
     }
+    require(len <= out_bytes);
     return text_make(out, len);
 }
 
@@ -52,6 +53,7 @@ cycle_people(const struct probe *probe, char *out, size_t out_bytes)
 {
     size_t len = 0;
 
+    require(out_bytes > 0);
     out[0] = '\0';
     for (uint32_t i = 0; i < probe->count && len + 40 < out_bytes; i++) {
         const struct probe_node *node = &probe->nodes[i];
@@ -60,6 +62,7 @@ cycle_people(const struct probe *probe, char *out, size_t out_bytes)
         len += (size_t)snprintf(
             out + len, out_bytes - len, "%s%s", i > 0 ? ", for " : "", id);
     }
+    require(len < out_bytes);
 }
 
 struct text
@@ -74,5 +77,6 @@ cycle_sessions(const struct probe *probe, char *out)
         core_short_id(probe->nodes[i].session, out + len);
         len += SHORT_ID_BYTES;
     }
+    require(len < RECENT_SESSIONS_BYTES);
     return text_make(out, len);
 }

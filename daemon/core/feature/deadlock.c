@@ -193,6 +193,7 @@ inspection_refused(struct core *core, struct ticket *ticket)
 {
     uint64_t again_us = (uint64_t)FIRST_US << ticket->refused;
 
+    require(ticket->refused <= DOUBLED);
     if (ticket->refused < DOUBLED)
         ticket->refused++;
     return core->now_us + core_jitter(core, again_us);
@@ -205,7 +206,7 @@ search_begin(struct core *core, struct ticket *ticket, uint64_t search)
     uint64_t again_us =
         core->now_us + core_jitter(core, (uint64_t)AGAIN_US << ticket->looked);
 
-    require(ticket->lock->refs > 0);
+    require(ticket->state == TICKET_WAITING && ticket->looked <= DOUBLED);
     if (!wait_counts(ticket))
         return again_us;
     struct probe *probe = probe_create(core, PROBE_BEGINS, ticket->lock);
@@ -345,7 +346,7 @@ probe_conclude(struct core *core, struct probe *probe, struct lock *lock)
 {
     uint32_t victim = 0;
 
-    require(probe->kind == 'V' && probe->count > 0);
+    require(probe->kind == 'V' && probe->count > 0); /* DESIGN.md D6.1 */
     for (uint32_t i = 1; i < probe->count; i++) {
         const struct probe_node *a = &probe->nodes[i];
         const struct probe_node *b = &probe->nodes[victim];
@@ -605,6 +606,7 @@ owner_ways(struct core *core, uint64_t search, const struct probe_asked *asked,
         return way_count;
     for (uint32_t i = 0; i < WAITS_MAX && i < owner->waiting; i++) {
         struct list *link = list_pop_front(&owner->waits);
+        require(link != NULL); /* there are as many as `waiting` */
         struct ticket *ticket = container_of(link, struct ticket, wait_link);
         list_push_back(&owner->waits, link);
         if (ticket->lock != passed)
@@ -645,6 +647,7 @@ owners_asked(struct core *core, const struct probe *probe,
     for (uint32_t i = 0; i < question->count; i++)
         way_count += owner_ways(core, search, &question->asked[i], passed,
             &again, ways + way_count);
+    require(way_count <= question->count * WAYS_MAX);
     for (uint32_t i = 0; i < way_count; i++)
         if (!search_covers(core, search, ways[i].ticket, true))
             probe_follow(core, probe, ways[i]);
@@ -696,8 +699,8 @@ probe_kill(struct core *core, struct probe *probe)
     char why[700];
     char sessions[RECENT_SESSIONS_BYTES];
 
-    require(probe->index < probe->count);
     if (ticket != NULL) {
+        require(ticket->session != NULL && ticket->who != NULL);
         struct request *request =
             container_of(ticket->requests.next, struct request, ticket_link);
         struct text names = cycle_names(probe, list, sizeof(list));
@@ -718,6 +721,7 @@ probe_arrived(struct core *core, struct probe *probe)
 {
     struct ticket *ticket;
 
+    require(probe->index < probe->count && list_empty(&probe->link));
     switch (probe->kind) {
     case 'V':
         ticket = probe_wait(core, &probe->nodes[probe->index]);

@@ -35,6 +35,9 @@ static const char *const wrong_names[WRONG_COUNT] = {
 void
 finding_log(struct text lock, const struct finding *finding)
 {
+    require(finding->stage == FINDING_DONE);
+    require((finding->kind == FINDING_SENSELESS) !=
+            (finding->wrong == WRONG_NOTHING));
     if (finding->kind == FINDING_SENSELESS) {
         log_write(LOG_WARN, "audit_finding", log_word("kind", "senseless"),
             log_quoted("lock", lock),
@@ -61,6 +64,7 @@ finding_item(struct core *core, const struct request *request, struct text lock,
     struct reply reply = answer_begin(core, request->tag, "ITEM");
 
     require(request->command == COMMAND_AUDIT);
+    require(finding->stage == FINDING_DONE && finding->wrong < WRONG_COUNT);
     reply_pair(&reply, "kind", text_from(kind_names[finding->kind]));
     reply_pair(&reply, "name", lock);
     if (finding->kind == FINDING_SENSELESS) {
@@ -115,6 +119,7 @@ finding_hook(struct core *core, struct text lock, const struct finding *finding)
     char *start = effects_reserve(core->effects, HOOK_BYTES);
     const char *end = start + HOOK_BYTES;
     char *at = start;
+    require(finding->stage == FINDING_DONE && finding->wrong < WRONG_COUNT);
     hook_put(&at, end, "HOLDFAST_LOCK", lock);
     hook_put(
         &at, end, "HOLDFAST_FINDING", text_from(kind_names[finding->kind]));

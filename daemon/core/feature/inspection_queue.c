@@ -126,6 +126,7 @@ probe_create(
 {
     struct probe *probe = NULL;
 
+    require(purpose < PURPOSES);
     if (core->probes.used < room[purpose] &&
         (purpose == PROBE_VERIFIES || lock->inspection == NULL ||
             inspection_load(lock->inspection) < lock_room(core, purpose)))
@@ -140,6 +141,7 @@ probe_create(
 enum probe_purpose
 probe_purpose(const struct probe *probe)
 {
+    require(probe->kind == 'V' || probe->kind == 'D');
     if (probe->kind == 'V')
         return PROBE_VERIFIES;
     return probe->count > 0 ? PROBE_FOLLOWS : PROBE_BEGINS;
@@ -160,6 +162,7 @@ inspection_ask(struct core *core, struct probe *probe, struct lock *lock)
     }
     list_push_back(&inspection->probes[probe_purpose(probe)], &probe->link);
     inspection->probe_count++;
+    require(inspection->probe_count <= core->probes.used);
     inspection_go_on(core, inspection);
 }
 

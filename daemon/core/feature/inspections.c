@@ -41,6 +41,7 @@ inspection_pop(struct inspection *inspection)
             inspection->turn == PROBE_FOLLOWS ? PROBE_BEGINS : PROBE_FOLLOWS;
         link = list_pop_front(&inspection->probes[inspection->turn]);
     }
+    require((link == NULL) == (inspection->probe_count == 0));
     if (link == NULL)
         return NULL;
     inspection->probe_count--;
@@ -53,6 +54,7 @@ inspection_take(struct core *core, struct inspection *inspection)
 {
     struct probe *probe;
 
+    require(list_empty(&inspection->served));
     inspection->served_count = 0;
     while (inspection->served_count < INSPECTION_PROBES &&
            (probe = inspection_pop(inspection)) != NULL) {
@@ -68,6 +70,7 @@ inspection_take(struct core *core, struct inspection *inspection)
 static void
 inspection_send(struct core *core, struct inspection *inspection)
 {
+    require(!inspection->under_way && !wheel_node_set(&inspection->timer));
     inspection_take(core, inspection);
     if (list_empty(&inspection->served)) {
         inspection_go_on(core, inspection);
@@ -128,7 +131,11 @@ inspections_send(struct core *core)
 void
 inspections_timer(struct core *core, struct wheel_node *node)
 {
-    inspection_go_on(core, container_of(node, struct inspection, timer));
+    struct inspection *inspection =
+        container_of(node, struct inspection, timer);
+
+    require(!inspection->under_way && list_empty(&inspection->due_link));
+    inspection_go_on(core, inspection);
 }
 
 /* Probes that the step had no room for are first in the next reading. */
@@ -159,6 +166,7 @@ inspections_done(struct core *core, const struct op *op)
         drop_probes(core, &inspection->served);
     inspection->under_way = false;
     inspection_return(inspection);
+    require(inspection->probe_count <= core->probes.used);
     if (rest_us >= REST_LEAST_US)
         wheel_add(&core->wheel, &inspection->timer, core->now_us + rest_us);
     else

@@ -162,6 +162,7 @@ locks_item(struct core *core, struct session *session, const char *tag,
         if (holders++ == 0)
             holder = container_of(link, struct ticket, holder_link);
     }
+    require(holder == NULL || holder->state == TICKET_HELD);
     struct reply reply = answer_begin(core, tag, "ITEM");
     reply_pair(&reply, "name", text_make(lock->name, lock->name_len));
     reply_pair(&reply, "state", holders > 0 ? TEXT("held") : TEXT("waiting"));
@@ -303,8 +304,9 @@ listing_help(
     for (enum command i = 0; i < COMMAND_COUNT; i++) {
         struct reply reply = answer_begin(core, line->tag, "ITEM");
         char text[400];
-        snprintf(
+        int len = snprintf(
             text, sizeof(text), "%s - %s", command_usage(i), command_help(i));
+        require(len > 0 && (size_t)len < sizeof(text));
         reply_pair(&reply, "command", text_from(command_name(i)));
         reply_text(&reply, text);
         answer_end(core, session, &reply);

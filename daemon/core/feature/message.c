@@ -37,6 +37,7 @@ message_send(struct core *core, struct message *message, const char broker[8],
     struct op *op = op_create(
         core, OP_PUBLISH, lock, slab_handle(&core->messages, message));
 
+    require(message->len > 0 && message->len <= sizeof(message->words));
     if (op == NULL) {
         slab_free(&core->messages, message);
         return;

@@ -59,6 +59,7 @@ probe_tell(struct core *core, const struct probe *probe,
 
     require(probe->count <= PROBE_NODES);
     require((question != NULL) == (probe->kind == 'D'));
+    require(question == NULL || question->count <= PROBE_ASKED);
     if (message == NULL) {
         count(core->counters, COUNTER_deadlock_drops);
         return;
@@ -75,6 +76,7 @@ probe_tell(struct core *core, const struct probe *probe,
             at = asked_encode(at, &question->asked[i]);
     }
     message->len = (uint32_t)(at - message->words);
+    require(message->len <= sizeof(message->words));
     count(core->counters, COUNTER_deadlock_probes);
     inspections_pay(core, MESSAGE_US);
     message_send(core, message, broker, lock);

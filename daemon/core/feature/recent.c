@@ -134,6 +134,7 @@ recent_before_try(struct core *core, const struct op *op)
     uint64_t owner = recent_owner(op);
     uint64_t kept = recents->count < RECENT_KEPT ? recents->count : RECENT_KEPT;
 
+    require(recents->count <= core->recent_serial);
     for (uint64_t i = 0; i < kept; i++) {
         struct recent *recent = &recents->kept[i];
         enum op_status status = recent->slow.status;
@@ -188,6 +189,7 @@ recent_lost(struct core *core, const struct ticket *ticket, const char *reason)
     struct recent *recent = recent_add(core, RECENT_LOST,
         text_make(ticket->lock->name, ticket->lock->name_len));
 
+    require(reason != NULL && ticket->granted_us <= core->now_us);
     recent_of_ticket(recent, ticket);
     recent->lost.reason = reason;
     recent->lost.fence = ticket->fence;
@@ -215,6 +217,9 @@ recent_deadlock(struct core *core, const struct ticket *ticket,
 static void
 slow_pairs(struct reply *reply, const struct recent *recent)
 {
+    require(recent->slow.op < OP_KIND_COUNT);
+    require(
+        recent->slow.status < sizeof(status_words) / sizeof(status_words[0]));
     reply_pair(reply, "op", text_from(op_words[recent->slow.op]));
     reply_pair(reply, "result", text_from(status_words[recent->slow.status]));
     reply_pair_number(reply, "total_us",
@@ -257,6 +262,8 @@ recent_item(struct core *core, struct session *session, const char *tag,
     };
     struct reply reply = answer_begin(core, tag, "ITEM");
 
+    require(kind < RECENT_KINDS && recent->serial < core->recent_serial);
+    require(recent->at_us <= core->now_us);
     reply_pair(&reply, "kind", text_from(kind_words[kind]));
     reply_pair_number(&reply, "age_ms", (core->now_us - recent->at_us) / 1000);
     reply_pair(&reply, "name", text_make(recent->name, recent->name_len));

@@ -78,6 +78,7 @@ releases_fini(struct core *core)
 static struct release *
 release_at(const struct releases *releases, uint64_t serial)
 {
+    require(releases->ring.capacity > 0 && serial <= releases->count);
     return slab_at(
         &releases->ring, (uint32_t)(serial % releases->ring.capacity));
 }
@@ -126,6 +127,7 @@ static void
 release_owe(
     struct core *core, struct releases *releases, struct release *release)
 {
+    require(releases->count > 0);
     release->owed = true;
     releases->again = true;
     if (releases->out == 0 && releases->left <= releases_end(releases))
@@ -140,6 +142,7 @@ releases_note(struct core *core, const struct ticket *ticket, uint64_t sent_us)
     const struct lock *lock = ticket->lock;
     struct releases *releases = releases_of(core, ticket->fence);
 
+    require(sent_us <= core->now_us && releases->since_us <= core->now_us);
     if (core->settings.releases_kept == 0)
         return;
     struct release *release = release_next(releases);
@@ -153,6 +156,7 @@ releases_note(struct core *core, const struct ticket *ticket, uint64_t sent_us)
     release->unclean = ticket->unclean;
     release->owed = false;
     release->rest_us = 0;
+    require(lock->name_len <= sizeof(release->name));
     release->name_len = (uint8_t)lock->name_len;
     memcpy(release->name, lock->name, lock->name_len);
     if (sent_us < releases->since_us)
@@ -184,6 +188,7 @@ release_repeat(
         lock_obtain(core, text_make(release->name, release->name_len));
     struct op *op;
 
+    require(releases_of(core, release->fence) == releases);
     if (lock == NULL)
         return false;
     op = op_create(
@@ -219,6 +224,7 @@ releases_over(struct core *core, struct releases *releases)
         releases->since_us + 2 * us_from_ms(core->settings.lease_ms);
     uint64_t pause_us = releases->again ? REPEAT_RETRY_US : rest_us(core);
 
+    require(releases->left <= releases->count);
     if ((releases->again || releases->later) && releases->out == 0 &&
         releases->left <= releases_end(releases) && core->now_us < until_us)
         releases_pass(
@@ -262,6 +268,7 @@ releases_answered(struct core *core, const struct op *op)
 
     require(op->kind == OP_RELEASE && op_owner(op) == OP_OF_TICKET);
     require(op->repeats && releases->out > 0);
+    require(release == NULL || release->request == op->request);
     releases->out--;
     if (status == OP_OK)
         count(core->counters, COUNTER_releases_repeated);

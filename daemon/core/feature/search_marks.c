@@ -81,6 +81,7 @@ search_visits(struct core *core, uint64_t search, const struct ticket *ticket)
     struct handle lock = slab_handle(&core->locks, ticket->lock);
     struct handle wait = slab_handle(&core->tickets, ticket);
 
+    require(ticket->state == TICKET_WAITING);
     if (core->settings.queues_here)
         mark_set(core, mark_hash(search, MARK_WAIT, wait), 0);
     else

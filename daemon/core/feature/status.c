@@ -57,6 +57,7 @@ status_end(
     struct health_why why = health_why(health);
     char text[HEALTH_TEXT_MAX];
 
+    require(shown <= health->node_count);
     reply_pair_number(&reply, "ready", health->ready && !core->stopping);
     reply_since(core, &reply, health->since_us);
     if (core->stopping)

@@ -13,6 +13,8 @@
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/ticket.h"
 
+#include "daemon/base/assert.h"
+
 #define TOP_DEFAULT 10
 #define TOP_MAX     100 /* of each kind */
 /* Places of a list that one request looks at. */
@@ -24,6 +26,7 @@ contended_item(struct core *core, struct session *session, const char *tag,
 {
     struct reply reply = answer_begin(core, tag, "ITEM");
 
+    require(entry->seen <= entry->count);
     reply_pair(&reply, "kind", TEXT("contended"));
     reply_pair(&reply, "name", text_make(entry->name, entry->name_len));
     reply_pair_number(&reply, "waits", entry->seen);
@@ -42,6 +45,7 @@ top_contended(
     uint32_t count = contention_order(&core->contention, core->now_us, order);
     uint32_t shown = 0;
 
+    require(count <= core->contention.count);
     for (uint32_t i = 0; i < count && shown < limit; i++) {
         const struct contended *entry = &core->contention.kept[order[i]];
         if (!auth_sees(core, session, text_make(entry->name, entry->name_len)))
@@ -60,6 +64,7 @@ ticket_item(struct core *core, struct session *session, const char *tag,
     bool held = ticket->state == TICKET_HELD;
     char short_id[SHORT_ID_BYTES + 1];
 
+    require(ticket_since_us(ticket) <= core->now_us);
     core_short_id(ticket->session_id, short_id);
     reply_pair(&reply, "kind", held ? TEXT("holder") : TEXT("waiter"));
     reply_pair(&reply, "name", lock_name(ticket->lock));
@@ -88,6 +93,7 @@ top_oldest(struct core *core, struct session *session, const char *tag,
 
     walk_begin(&walk, core, holds);
     while (shown < limit && (ticket = walk_next(&walk)) != NULL) {
+        require((ticket->state == TICKET_HELD) == holds);
         if (looked++ == TOP_LOOKS) {
             *cut = true;
             break;
