@@ -4,7 +4,6 @@
 #include "daemon/driver/engine.h"
 
 #include "daemon/base/assert.h"
-#include "daemon/base/wheel.h"
 #include "proto/request.h"
 
 /* Steps that may gather effects before these are carried out. */
@@ -63,14 +62,6 @@ engine_fini(struct engine *engine)
     core_destroy(&engine->core);
     store_destroy(&engine->store);
     effects_fini(&engine->effects);
-}
-
-uint64_t
-engine_now(struct engine *engine)
-{
-    if (engine->now_us == 0)
-        engine->now_us = engine->sink.clock(engine->arg);
-    return engine->now_us;
 }
 
 /* Whether effects wait to be carried out. */
@@ -252,12 +243,6 @@ engine_next_us(const struct engine *engine)
 }
 
 void
-engine_turn_over(struct engine *engine)
-{
-    engine->now_us = 0;
-}
-
-void
 engine_stop(struct engine *engine)
 {
     struct core_event event = {.kind = CORE_STOP};
@@ -265,12 +250,6 @@ engine_stop(struct engine *engine)
     if (!engine_stopping(engine))
         engine_step(engine, &event);
     engine_note_stop(engine);
-}
-
-bool
-engine_stopping(const struct engine *engine)
-{
-    return engine->stop_us != WHEEL_NEVER;
 }
 
 bool

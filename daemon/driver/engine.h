@@ -16,6 +16,7 @@
 #define HOLDFAST_DRIVER_ENGINE_H
 
 #include "daemon/base/slab.h"
+#include "daemon/base/wheel.h"
 #include "daemon/core/core.h"
 #include "daemon/store/store.h"
 
@@ -70,7 +71,13 @@ void engine_configure(struct engine *engine, const struct core_settings *core,
     const struct store_settings *store);
 
 /* The time of this turn, which the first call begins. */
-uint64_t engine_now(struct engine *engine);
+static inline uint64_t
+engine_now(struct engine *engine)
+{
+    if (engine->now_us == 0)
+        engine->now_us = engine->sink.clock(engine->arg);
+    return engine->now_us;
+}
 
 /* Moves the core. Carries out effects first, if there is no room for more. */
 void engine_step(struct engine *engine, struct core_event *event);
@@ -122,13 +129,21 @@ bool engine_move(struct engine *engine, uint64_t realtime_us);
 uint64_t engine_next_us(const struct engine *engine);
 
 /* Ends the turn. */
-void engine_turn_over(struct engine *engine);
+static inline void
+engine_turn_over(struct engine *engine)
+{
+    engine->now_us = 0;
+}
 
 /* Begins to stop: no new grants, and clients are told. */
 void engine_stop(struct engine *engine);
 
 /* Whether a stop is under way. */
-bool engine_stopping(const struct engine *engine);
+static inline bool
+engine_stopping(const struct engine *engine)
+{
+    return engine->stop_us != WHEEL_NEVER;
+}
 
 /* Whether the stop has taken too long: the loop must end. */
 bool engine_impatient(const struct engine *engine);

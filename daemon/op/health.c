@@ -18,15 +18,6 @@ static const struct {
 };
 
 struct health_why
-health_why(const struct health *health)
-{
-    bool blamed = health->node != HEALTH_NO_NODE;
-
-    return (struct health_why){
-        health->reason, blamed ? &health->nodes[health->node] : NULL};
-}
-
-struct health_why
 health_why_slot(const struct health *health, uint16_t slot)
 {
     if (health == NULL)
@@ -57,14 +48,6 @@ health_state(const struct health_node *node)
     if (node->reason == HEALTH_SETTLING)
         return "settling";
     return node->connected ? "refusing" : "away";
-}
-
-uint64_t
-health_left_ms(const struct health_why *why, uint64_t now_us)
-{
-    if (why->node == NULL || why->node->until_us <= now_us)
-        return 0;
-    return (why->node->until_us - now_us) / 1000 + 1;
 }
 
 const char *

@@ -55,7 +55,14 @@ struct health_why {
 };
 
 /* Of all locks together. */
-struct health_why health_why(const struct health *health);
+static inline struct health_why
+health_why(const struct health *health)
+{
+    bool blamed = health->node != HEALTH_NO_NODE;
+
+    return (struct health_why){
+        health->reason, blamed ? &health->nodes[health->node] : NULL};
+}
 
 /* Of locks in that slot; HEALTH_NO_SLOT: of any. `health` may be NULL. */
 struct health_why health_why_slot(const struct health *health, uint16_t slot);
@@ -67,7 +74,13 @@ const char *health_word(enum health_reason reason);
 const char *health_state(const struct health_node *node);
 
 /* Until a node has settled; 0: it has, or nobody knows. */
-uint64_t health_left_ms(const struct health_why *why, uint64_t now_us);
+static inline uint64_t
+health_left_ms(const struct health_why *why, uint64_t now_us)
+{
+    if (why->node == NULL || why->node->until_us <= now_us)
+        return 0;
+    return (why->node->until_us - now_us) / 1000 + 1;
+}
 
 /*
  * A sentence for people: what is wrong, in the words of Redis too, and what to

@@ -88,13 +88,6 @@ lock_obtain(struct core *core, struct text name)
 }
 
 void
-lock_ref(struct lock *lock)
-{
-    require(lock->refs > 0);
-    lock->refs++;
-}
-
-void
 lock_unref(struct core *core, struct lock *lock)
 {
     require(lock->refs > 0);

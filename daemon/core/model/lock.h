@@ -4,6 +4,7 @@
 #ifndef HOLDFAST_CORE_MODEL_LOCK_H
 #define HOLDFAST_CORE_MODEL_LOCK_H
 
+#include "daemon/base/assert.h"
 #include "daemon/base/slab.h"
 #include "daemon/base/table.h"
 #include "daemon/core/model/time.h"
@@ -90,7 +91,12 @@ struct text lock_name(const struct lock *lock);
 struct lock *lock_obtain(struct core *core, struct text name);
 
 /* Takes one more reference to the lock. */
-void lock_ref(struct lock *lock);
+static inline void
+lock_ref(struct lock *lock)
+{
+    require(lock->refs > 0);
+    lock->refs++;
+}
 
 /* Gives a reference back. The lock is gone with the last one. */
 void lock_unref(struct core *core, struct lock *lock);

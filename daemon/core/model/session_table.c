@@ -79,19 +79,6 @@ session_move(
     session_check(core, session);
 }
 
-bool
-session_connected(const struct session *session)
-{
-    return session->state != SESSION_AWAY && session->state != SESSION_GONE;
-}
-
-bool
-session_is_open(const struct session *session)
-{
-    return session->state == SESSION_OPEN ||
-           session->state == SESSION_HALF_CLOSED;
-}
-
 /* A session without a connection has nothing that a connection could use. */
 static void
 check_no_connection(const struct session *session)
@@ -136,13 +123,6 @@ session_keeps(const struct session *session)
 {
     return session->keep_us > 0 && !session_was_killed(session) &&
            session->end != END_QUIT;
-}
-
-bool
-session_closes(const struct session *session)
-{
-    return session != NULL && !session_is_open(session) &&
-           session->state != SESSION_AWAY;
 }
 
 bool

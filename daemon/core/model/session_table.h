@@ -24,10 +24,19 @@ void session_move(
 void session_check(const struct core *core, const struct session *session);
 
 /* Whether the session has a connection. */
-bool session_connected(const struct session *session);
+static inline bool
+session_connected(const struct session *session)
+{
+    return session->state != SESSION_AWAY && session->state != SESSION_GONE;
+}
 
 /* Whether the session takes requests. */
-bool session_is_open(const struct session *session);
+static inline bool
+session_is_open(const struct session *session)
+{
+    return session->state == SESSION_OPEN ||
+           session->state == SESSION_HALF_CLOSED;
+}
 
 /* Whether an operator or a reload of users ended the session. */
 bool session_was_killed(const struct session *session);
@@ -37,7 +46,12 @@ bool session_keeps(const struct session *session);
 
 /* Whether the session sends no more, which ends what its LOCKs wait for. NULL
  * is no session, and does not. */
-bool session_closes(const struct session *session);
+static inline bool
+session_closes(const struct session *session)
+{
+    return session != NULL && !session_is_open(session) &&
+           session->state != SESSION_AWAY;
+}
 
 /* Whether the session's holds are released without being asked for. NULL is a
  * session that has ended. */

@@ -182,24 +182,6 @@ call_free(struct store *store, struct conn *conn, struct call *call)
 }
 
 bool
-conn_is_second(const struct conn *conn)
-{
-    return conn->index >= CONN_ACK && conn->index < CONN_SUBSCRIBER;
-}
-
-bool
-conn_answers(const struct conn *conn)
-{
-    return conn->state == CONN_READY && !conn->late;
-}
-
-bool
-conn_is_ack(const struct store *store, const struct conn *conn)
-{
-    return store->settings.strict && conn_is_second(conn);
-}
-
-bool
 conn_listens(const struct store *store, const struct conn *conn)
 {
     return store->topology->independent ? conn_is_second(conn)
@@ -213,13 +195,6 @@ conn_send(struct store *store, struct conn *conn, enum call_kind kind,
     if (!resp_command(&conn->out, words, n))
         return NULL;
     return conn_call(store, conn, kind, now_us);
-}
-
-bool
-sentinel_is(const struct store *store, const struct conn *conn)
-{
-    return conn->index == CONN_SWITCHES ||
-           (conn->node != NODE_NONE && store->nodes[conn->node].sentinel);
 }
 
 struct text
@@ -272,12 +247,6 @@ conn_mark(struct store *store, struct conn *conn, uint64_t now_us,
 
     if (call != NULL)
         call->writes = value.len > 0;
-}
-
-bool
-conn_serves(const struct store *store, const struct conn *conn)
-{
-    return conn->index < CONN_ACK && !sentinel_is(store, conn);
 }
 
 static const char *const call_words[] = {

@@ -44,13 +44,25 @@ void confirm_release(struct call *call);
 void call_free(struct store *store, struct conn *conn, struct call *call);
 
 /* Whether the connection is the second one to its node. */
-bool conn_is_second(const struct conn *conn);
+static inline bool
+conn_is_second(const struct conn *conn)
+{
+    return conn->index >= CONN_ACK && conn->index < CONN_SUBSCRIBER;
+}
 
 /* Whether the node can be asked now. */
-bool conn_answers(const struct conn *conn);
+static inline bool
+conn_answers(const struct conn *conn)
+{
+    return conn->state == CONN_READY && !conn->late;
+}
 
 /* Whether the connection asks what replicas have. */
-bool conn_is_ack(const struct store *store, const struct conn *conn);
+static inline bool
+conn_is_ack(const struct store *store, const struct conn *conn)
+{
+    return store->settings.strict && conn_is_second(conn);
+}
 
 /* Whether the connection subscribes to what brokers and scripts tell. Of a
  * quorum each node has one that does. */
@@ -61,7 +73,12 @@ struct call *conn_send(struct store *store, struct conn *conn,
     enum call_kind kind, uint64_t now_us, const struct text *words, size_t n);
 
 /* Whether the connection leads to a Sentinel. */
-bool sentinel_is(const struct store *store, const struct conn *conn);
+static inline bool
+sentinel_is(const struct store *store, const struct conn *conn)
+{
+    return conn->index == CONN_SWITCHES ||
+           (conn->node != NODE_NONE && store->nodes[conn->node].sentinel);
+}
 
 /* The value of `key` in the text of INFO, a part of it; empty: there is
  * none. */
@@ -79,7 +96,11 @@ void conn_mark(struct store *store, struct conn *conn, uint64_t now_us,
     struct text key, struct text value);
 
 /* Whether operations go to that connection. */
-bool conn_serves(const struct store *store, const struct conn *conn);
+static inline bool
+conn_serves(const struct store *store, const struct conn *conn)
+{
+    return conn->index < CONN_ACK && !sentinel_is(store, conn);
+}
 
 /* The call's command for the log. It is static. */
 const char *call_word(enum call_kind kind);
