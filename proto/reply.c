@@ -10,28 +10,16 @@
 
 #define NUMBER_DIGITS_MAX 20 /* of 2^64 - 1 */
 
-static size_t
-reply_room(const struct reply *reply)
-{
-    return (size_t)(reply->end - reply->at);
-}
-
 /* Writes all of the bytes or none. */
 static void
 reply_put(struct reply *reply, const char *bytes, size_t len)
 {
-    if (reply->overflow || reply_room(reply) < len) {
+    if (reply->overflow || (size_t)(reply->end - reply->at) < len) {
         reply->overflow = true;
         return;
     }
     memcpy(reply->at, bytes, len);
     reply->at += len;
-}
-
-static void
-reply_put_byte(struct reply *reply, char byte)
-{
-    reply_put(reply, &byte, 1);
 }
 
 static void
@@ -50,7 +38,7 @@ reply_put_encoded(struct reply *reply, struct text word)
 
     require(word.len > 0);
     if (!reply->overflow)
-        len = percent_encode(word, reply->at, reply_room(reply));
+        len = percent_encode(word, reply->at, (size_t)(reply->end - reply->at));
     if (len == 0)
         reply->overflow = true;
     reply->at += len;
@@ -60,9 +48,9 @@ reply_put_encoded(struct reply *reply, struct text word)
 static void
 reply_put_key(struct reply *reply, const char *key)
 {
-    reply_put_byte(reply, ' ');
+    reply_put(reply, " ", 1);
     reply_put(reply, key, strlen(key));
-    reply_put_byte(reply, '=');
+    reply_put(reply, "=", 1);
 }
 
 void
@@ -76,7 +64,7 @@ reply_begin(struct reply *reply, char *out, size_t out_bytes, const char *tag,
     reply->end = out + out_bytes;
     reply->overflow = false;
     reply_put(reply, tag, strlen(tag));
-    reply_put_byte(reply, ' ');
+    reply_put(reply, " ", 1);
     reply_put(reply, word, strlen(word));
 }
 
@@ -101,14 +89,14 @@ reply_event_begin(
 void
 reply_word(struct reply *reply, struct text word)
 {
-    reply_put_byte(reply, ' ');
+    reply_put(reply, " ", 1);
     reply_put_encoded(reply, word);
 }
 
 void
 reply_number(struct reply *reply, uint64_t value)
 {
-    reply_put_byte(reply, ' ');
+    reply_put(reply, " ", 1);
     reply_put_number(reply, value);
 }
 
@@ -135,14 +123,14 @@ reply_text(struct reply *reply, const char *text)
     for (; *text != '\0'; text++) {
         unsigned char byte = (unsigned char)*text;
 
-        reply_put_byte(reply, byte < 0x20 || byte == 0x7f ? '?' : *text);
+        reply_put(reply, byte < 0x20 || byte == 0x7f ? "?" : text, 1);
     }
 }
 
 size_t
 reply_end(struct reply *reply)
 {
-    reply_put_byte(reply, '\n');
+    reply_put(reply, "\n", 1);
     require(reply->at <= reply->end);
     return reply->overflow ? 0 : (size_t)(reply->at - reply->start);
 }

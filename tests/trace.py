@@ -57,7 +57,7 @@ def build():
     program = os.path.join(BUILD, "holdfastd")
     subprocess.run(
         ["make", "-s", "-j2", "-C", TREE, f"BUILD={BUILD}",
-         "CFLAGS=-O0 -g -finstrument-functions", "LDFLAGS=-no-pie",
+         "CFLAGS=-O0 -gdwarf-4 -finstrument-functions", "LDFLAGS=-no-pie",
          f"LDLIBS={tracer}.o", program], check=True)
     return program
 

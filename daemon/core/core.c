@@ -403,12 +403,13 @@ core_owes(const struct core *core)
 static void
 core_settle(struct core *core)
 {
-    do {
+    while (core_owes(core)) {
         ticket_advance_stirred(core);
         watch_tell_all(core);
         session_end_all(core);
-    } while (
-        core_owes(core) && core->portion > 0 && effects_room(core->effects));
+        if (core->portion == 0 || !effects_room(core->effects))
+            return;
+    }
 }
 
 static void

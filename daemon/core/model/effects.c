@@ -50,26 +50,18 @@ effects_reserve(struct effects *effects, uint32_t bytes)
     return effects->text + effects->text_len;
 }
 
-static struct effect *
-effects_next(
-    struct effects *effects, enum effect_kind kind, struct handle session)
+/* `len` bytes have just been written into the text. */
+static void
+effects_next(struct effects *effects, enum effect_kind kind,
+    struct handle session, uint32_t len)
 {
     require(effects->entry_count < effects->entry_capacity);
     struct effect *effect = &effects->entries[effects->entry_count++];
 
     effect->kind = kind;
     effect->session = session;
-    return effect;
-}
-
-/* One with what has just been written into the text. */
-static void
-effects_text(struct effects *effects, enum effect_kind kind,
-    struct handle session, uint32_t len)
-{
-    struct effect *effect = effects_next(effects, kind, session);
-
-    require(len > 0 && len <= effects->text_capacity - effects->text_len);
+    require((len > 0) == (kind == EFFECT_LINE || kind == EFFECT_HOOK));
+    require(len <= effects->text_capacity - effects->text_len);
     effect->offset = effects->text_len;
     effect->len = len;
     effects->text_len += len;
@@ -79,23 +71,20 @@ void
 effects_line(struct effects *effects, struct handle session, uint32_t len)
 {
     require(!handle_equal(session, HANDLE_NONE));
-    effects_text(effects, EFFECT_LINE, session, len);
+    effects_next(effects, EFFECT_LINE, session, len);
 }
 
 void
 effects_hook(struct effects *effects, uint32_t len)
 {
-    effects_text(effects, EFFECT_HOOK, HANDLE_NONE, len);
+    effects_next(effects, EFFECT_HOOK, HANDLE_NONE, len);
 }
 
 void
 effects_add(
     struct effects *effects, enum effect_kind kind, struct handle session)
 {
-    struct effect *effect = effects_next(effects, kind, session);
-
     require(kind == EFFECT_MORE || kind == EFFECT_CLOSE);
     require(!handle_equal(session, HANDLE_NONE));
-    effect->offset = effects->text_len;
-    effect->len = 0;
+    effects_next(effects, kind, session, 0);
 }

@@ -6,23 +6,15 @@
 
 #include "daemon/base/assert.h"
 
-/* The place of the lock's namespace, also after a change of namespaces. */
-static uint8_t
-namespace_place(const struct core *core, const struct lock *lock)
-{
-    require(lock->namespace <= NAMESPACES_MAX);
-    if (lock->namespace_serial == core->namespaces.serial)
-        return lock->namespace;
-    return namespaces_find(
-        &core->namespaces, text_make(lock->name, lock->name_len));
-}
-
 struct namespace *
 namespace_of(struct core *core, struct lock *lock)
 {
     require(lock->refs > 0);
-    lock->namespace = namespace_place(core, lock);
-    lock->namespace_serial = core->namespaces.serial;
+    if (lock->namespace_serial != core->namespaces.serial) {
+        lock->namespace = namespaces_find(
+            &core->namespaces, text_make(lock->name, lock->name_len));
+        lock->namespace_serial = core->namespaces.serial;
+    }
     require(lock->namespace < core->namespaces.count);
     return &core->namespaces.namespace[lock->namespace];
 }

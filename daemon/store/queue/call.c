@@ -247,9 +247,10 @@ batch_write(struct store *store, struct conn *conn, const struct call *call,
 
     LIST_EACH (at, &call->ops) {
         const struct op *op = container_of(at, struct op, link);
-        bytes += RESP_BULK_BYTES(key_bytes(store, op)) +
-                 RESP_BULK_BYTES(record_op_bytes(op));
-        joined_bytes += record_op_bytes(op);
+        size_t own_bytes = record_op_bytes(op);
+        bytes +=
+            RESP_BULK_BYTES(key_bytes(store, op)) + RESP_BULK_BYTES(own_bytes);
+        joined_bytes += own_bytes;
     }
     if (!resp_begin(&writer, &conn->out, 4 + keys + arguments, bytes))
         return false;
@@ -265,8 +266,8 @@ batch_write(struct store *store, struct conn *conn, const struct call *call,
         uint64_t left_us = op_until_us(store, op, now_us) - now_us;
         if (!joined)
             to = resp_bulk(&writer, record_op_bytes(op));
-        record_write_op(op, now_us, (header.expected_us + left_us) / 1000, to);
-        to += record_op_bytes(op);
+        to = record_write_op(
+            op, now_us, (header.expected_us + left_us) / 1000, to);
     }
     resp_end(&writer);
     return true;

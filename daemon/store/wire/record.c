@@ -290,7 +290,7 @@ put_audit(char *at, const struct op_audit *audit)
     return at + text_from_u64(at, audit->cursor);
 }
 
-void
+char *
 record_write_op(
     const struct op *op, uint64_t now_us, uint64_t latest_ms, char *out)
 {
@@ -321,6 +321,7 @@ record_write_op(
         break;
     }
     require(at == out + record_op_bytes(op));
+    return at;
 }
 
 static const char *

@@ -63,11 +63,9 @@ enum script_id record_script(enum op_kind kind);
 /* Bytes of the operation's own argument; it has a script. */
 size_t record_op_bytes(const struct op *op);
 
-/*
- * `now_us` is the broker's clock, `latest_ms` a time of the node's clock after
- * which acquire and renew do nothing.
- */
-void record_write_op(
+/* Writes that argument, and returns its end. `now_us` is the broker's clock.
+ * Acquire and renew do nothing after `latest_ms` of the node's clock. */
+char *record_write_op(
     const struct op *op, uint64_t now_us, uint64_t latest_ms, char *out);
 
 /* The rest of a hold that ends by itself, in ms; 0: it does not. */
