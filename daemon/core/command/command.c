@@ -242,7 +242,8 @@ command_lock(
     memcpy(request->note, note.at, note.len);
     request->note_len = (uint8_t)note.len;
     request->ask = ask;
-    request->progress = request_value(line, REQUEST_KEY_PROGRESS, 0) != 0;
+    if (request_value(line, REQUEST_KEY_PROGRESS, 0) != 0)
+        request->progress = PROGRESS_WANTED;
     request->no_deadlock = request_value(line, REQUEST_KEY_DEADLOCK, 1) == 0;
     if (request_has(line, REQUEST_KEY_WAIT))
         request->wait_us = us_from_ms(line->value[REQUEST_KEY_WAIT]);

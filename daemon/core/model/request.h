@@ -18,6 +18,13 @@ enum member_state {
     MEMBER_HAD, /* keeps its turn at the ticket until all are had */
 };
 
+/* LOCK progress=1. */
+enum request_progress {
+    PROGRESS_NONE, /* not given */
+    PROGRESS_WANTED,
+    PROGRESS_TOLD, /* QUEUED was sent */
+};
+
 /* A name of a LOCK of several. */
 struct multilock_member {
     uint16_t offset; /* in text */
@@ -53,7 +60,7 @@ struct request {
     struct lock *watched; /* ref: WATCH */
     struct lock *broken;  /* ref, counted: BREAK; NULL: not yet */
     enum command command;
-    bool progress;
+    enum request_progress progress;
     bool no_deadlock; /* deadlock=0: this wait is not its owner's only doing */
     bool asked;       /* its own operation is under way */
     bool denied;      /* its user has lost the right to it */

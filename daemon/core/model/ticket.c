@@ -520,7 +520,6 @@ ticket_reset(struct ticket *ticket, struct request *request)
     ticket->unheard = false;
     ticket->loss = LOSS_NONE;
     ticket->moving = false;
-    ticket->announced = false;
     ticket->unclean = false;
     ticket->unattended = false;
     ticket->reborn = false;
@@ -528,4 +527,6 @@ ticket_reset(struct ticket *ticket, struct request *request)
     ticket->settles_us = 0;
     ticket->generation = request->session->generation;
     request->asked = true;
+    if (request->progress == PROGRESS_TOLD)
+        request->progress = PROGRESS_WANTED;
 }

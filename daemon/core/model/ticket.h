@@ -112,13 +112,12 @@ struct ticket {
     enum ticket_fate fate;
     enum ticket_loss loss;
     enum ticket_downgrade downgrade;
-    bool doubt;     /* an answer was lost: it may have been granted, or freed */
-    bool hinted;    /* a grant was announced while a question was under way */
-    bool unheard;   /* the last question got no answer */
-    bool jeopardy;  /* HELD: JEOPARDY was sent */
-    bool moving;    /* it was claimed, and Redis has not confirmed it */
-    bool announced; /* its LOCK was told that it is queued */
-    bool unclean;   /* its release was not asked for by UNLOCK */
+    bool doubt;    /* an answer was lost: it may have been granted, or freed */
+    bool hinted;   /* a grant was announced while a question was under way */
+    bool unheard;  /* the last question got no answer */
+    bool jeopardy; /* HELD: JEOPARDY was sent */
+    bool moving;   /* it was claimed, and Redis has not confirmed it */
+    bool unclean;  /* its release was not asked for by UNLOCK */
     bool unattended; /* its connection ended; its LOCK may come again */
     bool used;       /* its request id has been used */
     bool reclaiming; /* renew_op is a reclaim, which has words of ours */

@@ -51,14 +51,14 @@ ticket_settles_us(const struct core *core, const struct ticket *ticket)
 }
 
 static void
-ticket_queued(struct core *core, const struct request *request,
-    const struct op_result *result)
+ticket_queued(
+    struct core *core, struct request *request, const struct op_result *result)
 {
     const struct request *parent = request;
     struct text name = TEXT("");
 
-    if (!request->progress)
-        return;
+    require(request->progress == PROGRESS_WANTED);
+    request->progress = PROGRESS_TOLD;
     bool member = multilock_waits(core, request, &parent, &name);
     struct reply reply = answer_begin(core, parent->tag, "QUEUED");
     if (member)
@@ -180,7 +180,7 @@ ticket_waits(
 {
     uint64_t lease_us = us_from_ms(core->settings.lease_ms);
     bool first = ticket->state != TICKET_WAITING || ticket->doubt;
-    const struct request *request;
+    struct request *request;
 
     require(ticket->state == TICKET_ASKING || ticket->state == TICKET_WAITING);
     require(!ticket->reclaiming);
@@ -208,10 +208,8 @@ ticket_waits(
         core->hooks->waits(core, ticket);
     }
     request = ticket_asking(ticket);
-    if (request != NULL && !ticket->announced) {
-        ticket->announced = true;
+    if (request != NULL && request->progress == PROGRESS_WANTED)
         ticket_queued(core, request, result);
-    }
     if (ticket->hinted) {
         ticket->hinted = false;
         ticket_refresh(core, ticket);

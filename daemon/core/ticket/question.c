@@ -58,7 +58,7 @@ ticket_ask(struct core *core, struct ticket *ticket, struct request *request,
     op->over_us = ticket->over_us;
     op->moves = ticket->generation > 1 || ticket->requeued;
     op->no_queue = request->wait_us == 0;
-    op->tell = op->no_queue || request->progress;
+    op->tell = op->no_queue || request->progress != PROGRESS_NONE;
     op->ask = ticket->ask;
     ticket_words(ticket, op);
     ticket->main_op = slab_handle(&core->ops, op);
@@ -106,7 +106,7 @@ ticket_refresh(struct core *core, struct ticket *ticket)
     if (!op->moves)
         op->over_us = ticket->over_us;
     op->idle = ticket->unattended && list_empty(&ticket->requests);
-    op->tell = request != NULL && request->progress && !ticket->announced;
+    op->tell = request != NULL && request->progress == PROGRESS_WANTED;
     op->deadline_us = core->now_us + core->settings.redis_timeout_us;
     ticket->renew_op = slab_handle(&core->ops, op);
     op_submit(core, op);

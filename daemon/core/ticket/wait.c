@@ -83,7 +83,6 @@ wait_attend(struct core *core, struct ticket *ticket, struct request *request)
     request->asked = true;
     ticket->ask.hold_ms = request->ask.hold_ms;
     ticket->unattended = false;
-    ticket->announced = false;
     core->hooks->waits(core, ticket);
     ticket_refresh(core, ticket);
 }
