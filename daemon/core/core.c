@@ -605,7 +605,7 @@ check_ticket(const struct ticket *ticket)
                 wheel_node_set(&ticket->timer));
     if (ticket->state == TICKET_WAITING && !ticket->unattended && !gone)
         require(request != NULL && !list_empty(&ticket->requests) &&
-                request->asked);
+                request->state != REQUEST_QUEUED);
     if (ticket->session == NULL || gone)
         require(list_empty(&ticket->requests));
     const struct session *session = ticket->session;
@@ -624,10 +624,8 @@ check_request(const struct core *core, const struct request *request)
 
     require(request->session != NULL && request->session->request_count > 0);
     require(list_empty(&request->ticket_link) == (request->ticket == NULL));
-    if (request->asked)
+    if (request->state != REQUEST_QUEUED)
         require(request->ticket != NULL && !request_stands(request));
-    if (request->ended)
-        require(request->command == COMMAND_LOCK && request->ticket != NULL);
     if (member)
         require(request->command == COMMAND_LOCK && request->ticket != NULL &&
                 multilock_of(core, request) != NULL);

@@ -202,7 +202,7 @@ lock_is_denied(const struct core *core, const struct request *request)
         slab_get(&core->multilocks, request->multilock);
 
     if (request->command != COMMAND_LOCK || request->member != MEMBER_NONE ||
-        request->ended)
+        request->state == REQUEST_ENDED)
         return false;
     if (request->ticket != NULL)
         return !session_may(core, session, RIGHT_LOCK,

@@ -185,7 +185,7 @@ lock_would_reenter(const struct core *core, const struct session *session,
          link = link->prev) {
         const struct request *last =
             container_of(link, struct request, ticket_link);
-        if (last->command == COMMAND_UNLOCK || last->ended)
+        if (last->command == COMMAND_UNLOCK || last->state == REQUEST_ENDED)
             return false;
         if (last->command != COMMAND_RENEW)
             return true;

@@ -110,8 +110,8 @@ wait_counts(const struct ticket *ticket)
         return false;
     const struct request *request =
         container_of(ticket->requests.next, struct request, ticket_link);
-    return request->asked && request->command == COMMAND_LOCK &&
-           !request->no_deadlock;
+    return request->state != REQUEST_QUEUED &&
+           request->command == COMMAND_LOCK && !request->no_deadlock;
 }
 
 /* A ticket of this broker, by what others know of it; NULL: it is gone. */

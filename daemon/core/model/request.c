@@ -14,6 +14,25 @@
 
 #include "daemon/base/assert.h"
 
+void
+request_move(struct request *request, enum request_state state)
+{
+    static const bool moves[][REQUEST_ENDED + 1] = {
+        [REQUEST_QUEUED] = {[REQUEST_QUEUED] = true, [REQUEST_ASKED] = true},
+        [REQUEST_ASKED] = {[REQUEST_QUEUED] = true, [REQUEST_ENDED] = true},
+        [REQUEST_ENDED] = {false},
+    };
+
+    require(moves[request->state][state]);
+    request->state = state;
+    if (state == REQUEST_QUEUED && request->progress == PROGRESS_TOLD)
+        request->progress = PROGRESS_WANTED;
+    if (state != REQUEST_QUEUED)
+        require(request->ticket != NULL && !request_stands(request));
+    if (state == REQUEST_ENDED)
+        require(request->command == COMMAND_LOCK);
+}
+
 static uint64_t
 tag_hash(
     const struct core *core, const struct session *session, const char *tag)
@@ -138,7 +157,7 @@ request_begin_member(
 {
     uint64_t end_us = us_add(parent->began_us, parent->wait_us);
 
-    require(!member->asked && parent->ticket == NULL);
+    require(member->state == REQUEST_QUEUED && parent->ticket == NULL);
     require(member->member == MEMBER_WAITS);
     member->member = MEMBER_ASKS;
     member->began_us = core->now_us;

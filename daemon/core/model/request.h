@@ -10,6 +10,20 @@
 #include "daemon/op/kind.h"
 #include "proto/request.h"
 
+/*
+ * A request at its ticket. request_move() makes each move, and asserts that the
+ * table allows it:
+ *
+ *     QUEUED <--> ASKED --> ENDED
+ *
+ * The request of a member that waits, or was had, is QUEUED.
+ */
+enum request_state {
+    REQUEST_QUEUED, /* behind others, or without a ticket */
+    REQUEST_ASKED,  /* its own operation is under way, or its wait */
+    REQUEST_ENDED,  /* LOCK: is refused once Redis has nothing of it */
+};
+
 /* A request's part in a LOCK of several names. */
 enum member_state {
     MEMBER_NONE,  /* nothing: it is of its own */
@@ -62,10 +76,9 @@ struct request {
     enum command command;
     enum request_progress progress;
     bool no_deadlock; /* deadlock=0: this wait is not its owner's only doing */
-    bool asked;       /* its own operation is under way */
-    bool denied;      /* its user has lost the right to it */
-    bool ended;       /* LOCK: is refused once Redis has nothing of it */
-    enum error_code end_code; /* by that */
+    bool denied;      /* its user has lost the right to it, in any state */
+    enum request_state state;
+    enum error_code end_code; /* ENDED: refused by that */
     const char *end_why;      /* ref, static; or NULL */
     uint64_t began_us;
     uint64_t wait_us; /* NEVER: as long as it takes */
@@ -88,6 +101,9 @@ request_stands(const struct request *request)
 }
 
 struct core;
+
+/* Makes the transition. */
+void request_move(struct request *request, enum request_state state);
 
 /* The session's request with that tag; NULL: there is none. */
 struct request *request_of_tag(

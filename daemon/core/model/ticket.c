@@ -259,7 +259,7 @@ ticket_asking(const struct ticket *ticket)
 {
     struct request *request = ticket_request(ticket);
 
-    return request != NULL && request->asked ? request : NULL;
+    return request != NULL && request->state != REQUEST_QUEUED ? request : NULL;
 }
 
 uint32_t
@@ -510,7 +510,7 @@ ticket_set_client(struct ticket *ticket, const struct session *session)
 }
 
 void
-ticket_reset(struct ticket *ticket, struct request *request)
+ticket_reset(struct ticket *ticket, const struct session *session)
 {
     require(ticket->state == TICKET_IDLE);
     ticket_stands(ticket, 0, 0);
@@ -525,8 +525,5 @@ ticket_reset(struct ticket *ticket, struct request *request)
     ticket->reborn = false;
     ticket->foreign_us = 0;
     ticket->settles_us = 0;
-    ticket->generation = request->session->generation;
-    request->asked = true;
-    if (request->progress == PROGRESS_TOLD)
-        request->progress = PROGRESS_WANTED;
+    ticket->generation = session->generation;
 }

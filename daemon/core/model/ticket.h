@@ -243,7 +243,7 @@ void ticket_set_note(struct ticket *ticket, struct text note);
 /* Takes over the client's name from the session. */
 void ticket_set_client(struct ticket *ticket, const struct session *session);
 
-/* Forgets what an IDLE ticket knew of Redis, to serve that request. */
-void ticket_reset(struct ticket *ticket, struct request *request);
+/* Forgets what an IDLE ticket knew of Redis, to serve that session. */
+void ticket_reset(struct ticket *ticket, const struct session *session);
 
 #endif

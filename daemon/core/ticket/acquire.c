@@ -504,7 +504,7 @@ wait_is_gone(struct core *core, struct ticket *ticket)
 
     if (ticket->doubt) { /* the lost question may yet be carried out */
         if (request != NULL)
-            request->asked = false;
+            request_move(request, REQUEST_QUEUED);
         ticket_leave(core, ticket);
         return;
     }
@@ -515,7 +515,7 @@ wait_is_gone(struct core *core, struct ticket *ticket)
     } else if (request != NULL) {
         request = ticket_asking(ticket);
         if (request != NULL)
-            request->asked = false;
+            request_move(request, REQUEST_QUEUED);
     }
     ticket->requeued = true;
     ticket_advance(core, ticket);
@@ -555,7 +555,7 @@ wait_refresh_done(struct core *core, struct ticket *ticket, const struct op *op)
     case OP_BROKEN:
         /* It was granted, and taken away before that was known here. */
         if (request != NULL)
-            request->asked = false;
+            request_move(request, REQUEST_QUEUED);
         ticket->unattended = false;
         ticket_leave(core, ticket);
         return;

@@ -41,7 +41,7 @@ idle_serve(struct core *core, struct ticket *ticket, struct request *request)
     }
     if (request_stands(request))
         return false;
-    if (request->ended)
+    if (request->state == REQUEST_ENDED)
         request_refuse(core, request, request->end_code, request->end_why);
     else if (request->command == COMMAND_LOCK)
         ticket_begin(core, ticket, request);

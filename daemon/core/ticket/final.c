@@ -228,7 +228,8 @@ ticket_deadlocked(struct core *core, struct ticket *ticket,
 {
     struct reply reply;
 
-    require(ticket->state == TICKET_WAITING && request->asked);
+    require(
+        ticket->state == TICKET_WAITING && request->state != REQUEST_QUEUED);
     stats_refused(core, request, ERROR_DEADLOCK);
     if (!handle_equal(request->multilock, HANDLE_NONE)) {
         multilock_refused(core, request, ERROR_DEADLOCK, "cycle", cycle, why);

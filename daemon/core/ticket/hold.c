@@ -78,8 +78,9 @@ hold_ask(struct core *core, struct ticket *ticket, struct request *request,
     bool asked = ticket_send_renewal(core, ticket, hard_end_us,
         request_deadline_us(core, request), sets_end);
 
-    request->asked = asked;
-    if (!asked) {
+    if (asked) {
+        request_move(request, REQUEST_ASKED);
+    } else {
         count(core->counters, COUNTER_limit_requests);
         request_limit(core, request, "requests");
     }
@@ -142,7 +143,8 @@ hold_lost(struct core *core, struct ticket *ticket, const char *reason)
     }
     struct request *request = ticket_asking(ticket);
     if (request != NULL && request->command == COMMAND_LOCK)
-        request->asked = false; /* it is for another hold from now on */
+        request_move(
+            request, REQUEST_QUEUED); /* it is for another hold from now on */
     else if (request != NULL)
         request_refuse(core, request, ERROR_LOST, NULL);
 }
@@ -240,7 +242,7 @@ hold_misfits(struct core *core, struct ticket *ticket, struct request *request,
         request_refuse(core, request, ERROR_CONFLICT, why);
         return false;
     }
-    request->asked = false;
+    request_move(request, REQUEST_QUEUED);
     ticket->unattended = false;
     ticket->unclean = true;
     ticket_leave(core, ticket);
@@ -272,7 +274,7 @@ hold_relock(struct core *core, struct ticket *ticket, struct request *request)
 static bool
 hold_lock(struct core *core, struct ticket *ticket, struct request *request)
 {
-    if (request->asked)
+    if (request->state != REQUEST_QUEUED)
         return true;
     bool moves =
         ticket->generation != request->session->generation || ticket->moving;
@@ -333,7 +335,7 @@ hold_unlock(struct core *core, struct ticket *ticket, struct request *request)
         answer_count(core, request, ticket->holds);
         return false;
     }
-    request->asked = true;
+    request_move(request, REQUEST_ASKED);
     hold_given_up(core, ticket);
     ticket_leave(core, ticket);
     return true;
@@ -342,7 +344,7 @@ hold_unlock(struct core *core, struct ticket *ticket, struct request *request)
 static bool
 hold_renew(struct core *core, struct ticket *ticket, struct request *request)
 {
-    if (request->asked)
+    if (request->state != REQUEST_QUEUED)
         return true;
     if (hold_is_unattended(core, ticket, request) ||
         fence_is_stale(core, ticket, request))
@@ -380,7 +382,7 @@ hold_claimed(struct core *core, struct ticket *ticket, struct request *request)
 static bool
 hold_claim(struct core *core, struct ticket *ticket, struct request *request)
 {
-    if (request->asked)
+    if (request->state != REQUEST_QUEUED)
         return true;
     bool ours = ticket->generation == request->session->generation;
     /* An earlier connection may have been granted a later hold beside it. */

@@ -18,7 +18,7 @@ leaving_is_awaited(const struct ticket *ticket)
     LIST_EACH (link, &ticket->requests) {
         const struct request *request =
             container_of(link, struct request, ticket_link);
-        if (!request->asked && !request_stands(request))
+        if (request->state == REQUEST_QUEUED && !request_stands(request))
             return true;
     }
     return false;

@@ -153,8 +153,8 @@ multilock_granted(
     require(ticket->state == TICKET_HELD && ticket->holds > 0);
     member->ticket = slab_handle(&core->tickets, ticket);
     member->fence = ticket->fence;
+    request_move(granted, REQUEST_QUEUED);
     granted->member = MEMBER_HAD;
-    granted->asked = false;
     wheel_remove(&core->wheel, &granted->timer);
     if (multilock->got == multilock->count)
         multilock_finish(core, multilock);

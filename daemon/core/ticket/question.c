@@ -5,6 +5,7 @@
 #include "daemon/core/ticket/question.h"
 
 #include "daemon/core/model/op_pool.h"
+#include "daemon/core/model/request.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/model/times.h"
 #include "daemon/core/ticket/final.h"
@@ -211,7 +212,8 @@ ticket_begin(struct core *core, struct ticket *ticket, struct request *request)
         request_refuse(core, request, ERROR_DRAINING, NULL);
         return;
     }
-    ticket_reset(ticket, request);
+    ticket_reset(ticket, request->session);
+    request_move(request, REQUEST_ASKED);
     ticket->ask = request->ask;
     ticket_set_note(ticket, text_make(request->note, request->note_len));
     ticket_set_client(ticket, request->session);
@@ -232,7 +234,8 @@ claim_begin(struct core *core, struct ticket *ticket, struct request *request)
         request_refuse(core, request, ERROR_DRAINING, NULL);
         return;
     }
-    ticket_reset(ticket, request);
+    ticket_reset(ticket, request->session);
+    request_move(request, REQUEST_ASKED);
     ticket->fence = request->fence;
     ticket_set_client(ticket, request->session);
     claim_ask(core, ticket, request);

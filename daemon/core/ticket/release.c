@@ -86,7 +86,7 @@ ticket_refuse_late(struct core *core, struct ticket *ticket)
             container_of(link, struct request, ticket_link);
         if (!effects_spare(core->effects))
             return;
-        if (request->asked || request_stands(request) ||
+        if (request->state != REQUEST_QUEUED || request_stands(request) ||
             core->now_us < request_deadline_us(core, request))
             continue;
         refuse_late(core, request);

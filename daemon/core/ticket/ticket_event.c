@@ -152,7 +152,7 @@ ticket_wait_over(struct core *core, struct request *request)
 {
     struct ticket *ticket = request->ticket;
 
-    if (request->ended) {
+    if (request->state == REQUEST_ENDED) {
         count(core->counters, COUNTER_refused_indoubt);
         request_refuse(core, request, ERROR_INDOUBT, NULL);
         return;
@@ -165,7 +165,7 @@ ticket_wait_over(struct core *core, struct request *request)
         ticket_expires(core, ticket) ||
         request_stands(ticket_request(ticket))) {
         if (ticket->state == TICKET_WAITING && ticket->settles_us > 0 &&
-            request->asked && !request_stands(request)) {
+            request->state != REQUEST_QUEUED && !request_stands(request)) {
             request_unavailable(core, request, ticket_settles_us(core, ticket));
             ticket_leave(core, ticket);
             return;
@@ -174,7 +174,7 @@ ticket_wait_over(struct core *core, struct request *request)
             count(core->counters, COUNTER_waits_timed_out);
         return;
     }
-    if (ticket->state == TICKET_ASKING && request->asked)
+    if (ticket->state == TICKET_ASKING && request->state != REQUEST_QUEUED)
         return; /* its answer is due within a command's time-out */
     if (ticket_cancel(core, ticket, request, ERROR_UNAVAILABLE, NULL))
         count(core->counters, COUNTER_refused_unavailable);

@@ -37,7 +37,7 @@ ticket_refuse_impatient(struct core *core, struct ticket *ticket)
         }
         if (request_stands(request) || request->command != COMMAND_LOCK)
             continue;
-        if (!request->asked && request->wait_us == 0) {
+        if (request->state == REQUEST_QUEUED && request->wait_us == 0) {
             count(core->counters, COUNTER_refused_busy);
             request_refuse(core, request, ERROR_BUSY,
                 "an earlier LOCK of this owner waits for the lock, and wait=0 "
@@ -80,7 +80,7 @@ wait_attend(struct core *core, struct ticket *ticket, struct request *request)
         ticket_leave(core, ticket);
         return;
     }
-    request->asked = true;
+    request_move(request, REQUEST_ASKED);
     ticket->ask.hold_ms = request->ask.hold_ms;
     ticket->unattended = false;
     core->hooks->waits(core, ticket);
@@ -185,12 +185,11 @@ void
 request_end(struct core *core, struct request *request, enum error_code code,
     const char *why)
 {
-    require(!request->ended);
     if (request->ticket->state != TICKET_ASKING || code == ERROR_DRAINING) {
         request_refuse(core, request, code, why);
         return;
     }
-    request->ended = true;
+    request_move(request, REQUEST_ENDED);
     request->end_code = code;
     request->end_why = why;
     uint64_t over_us = us_add(request->began_us, request->wait_us);
@@ -203,11 +202,11 @@ ticket_cancel(struct core *core, struct ticket *ticket, struct request *request,
     enum error_code code, const char *why)
 {
     struct op *op = slab_get(&core->ops, ticket->main_op);
-    bool serving = request->asked;
+    bool serving = request->state != REQUEST_QUEUED;
     bool stands =
         ticket->state == TICKET_ASKING || ticket->state == TICKET_WAITING;
 
-    if (request->ended)
+    if (request->state == REQUEST_ENDED)
         return false;
     if (request_stands(request))
         return multilock_cancel(core, request, code, why);
