@@ -1150,14 +1150,17 @@ SRIG_TEST(met_others, srig_quorum(NODES))
     srig_status(rig, op, OP_WAITING);
 }
 
-/* A later connection has taken it over elsewhere: the same goes for that. */
+/* A later connection has taken the hold over elsewhere: the core hears its own
+ * request, and the hold is not in this broker's turn any more. */
 SRIG_TEST(moved_hint, srig_quorum(NODES))
 {
-    uint64_t try = holds(rig, HOLDER, 9);
+    takes(rig, 7);
+    uint64_t try = holds(rig, HOLDER, 50);
     char said[14] = "M";
     uint64_t request = HOLDER;
     struct text news;
 
+    changed(rig, 1, "Tbroker-2holdfast:{name}");
     memcpy(said + 1, &try, 8);
     memcpy(said + 9, "\2\0\0", 4);
     srig_message(
@@ -1166,6 +1169,9 @@ SRIG_TEST(moved_hint, srig_quorum(NODES))
     ck_assert_uint_eq(news.len, 13);
     ck_assert_mem_eq(news.at + 1, &request, 8);
     ck_assert_mem_eq(news.at + 9, "\2\0\0", 4);
+    srig_pass(rig, 20);
+    (void)wants_now(rig, THIRD);
+    (void)all_hear(rig, SCRIPT_ACQUIRE);
 }
 
 /* A node names the try; the core knows its own request. */

@@ -266,6 +266,17 @@ quorum_request(const struct store *store, uint64_t request)
 }
 
 void
+quorum_moved(struct store *store, const char told[8])
+{
+    uint64_t request;
+
+    memcpy(&request, told, sizeof(request));
+    struct bid *bid = bid_of_try(store, handle_unpack(request));
+    if (bid != NULL && bid->held)
+        turn_ends(store, bid);
+}
+
+void
 bids_forget(struct store *store)
 {
     struct quorum *quorum = store->quorum;

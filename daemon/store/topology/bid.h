@@ -43,6 +43,11 @@ void queues_stir(struct store *store);
 /* A broker has told that it waits for that key. */
 void quorum_wanted(struct store *store, struct text key);
 
+/* Another broker has taken over a hold, for a later connection of its session:
+ * the hold counts no more in this broker's turn. `told` is the request ID of
+ * the hold's try. */
+void quorum_moved(struct store *store, const char told[8]);
+
 /* The bid of the core's request; NULL: there is none. */
 struct bid *bid_find(const struct quorum *quorum, uint64_t request);
 

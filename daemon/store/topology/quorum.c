@@ -459,4 +459,6 @@ quorum_heard(struct store *store, uint16_t node, struct text told)
     else if (told.len > 9 && told.at[0] == 'T' &&
              memcmp(told.at + 1, store->settings.broker_id, 8) != 0)
         quorum_wanted(store, text_make(told.at + 9, told.len - 9));
+    else if (told.len == 13 && told.at[0] == 'M')
+        quorum_moved(store, told.at + 1);
 }

@@ -18,7 +18,7 @@ void quorum_destroy(struct store *store);
 bool quorum_results(struct store *store, struct op *op, enum op_status status);
 
 /* Hears that a key has changed, so that its first waiter tries again soon; or
- * that another broker waits for it. */
+ * that another broker waits for it, or has taken over a hold. */
 void quorum_heard(struct store *store, uint16_t node, struct text told);
 
 /* Takes an operation of the core, which comes back by op_done(). */
