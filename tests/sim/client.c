@@ -631,6 +631,8 @@ client_wind(void *arg, uint64_t data)
         client->wind = WIND_GIVE_BACK;
         for (uint32_t i = 0; i < client->task_count; i++)
             task_wind_up(&client->tasks[i]);
+        if (client->draining)
+            client_moves_on(client);
         client_wind_on(client);
         wire_flush(client);
     }

@@ -175,12 +175,17 @@ move_on(void *arg, uint64_t data)
     client_hang_up(client, true);
 }
 
+/* A quarter of the clients stays for the broker's grace. The broker keeps the
+ * session's places and holds for so long. So no client stays for longer than a
+ * lease once each lock must be free in time. */
 void
 client_moves_on(struct client *client)
 {
     struct world *world = client->world;
+    const struct plan *plan = &world->plan;
+    bool must = client->fleet->winding && plan->stop_grace_ms > plan->lease_ms;
 
-    if (!client_keeps(client) || world_odds(world, 4))
+    if (!client_keeps(client) || (!must && world_odds(world, 4)))
         return;
     world_at(world, world->now_us + world_below(world, 1500000), move_on,
         client, client->life);

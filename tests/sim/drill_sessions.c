@@ -70,9 +70,7 @@ mover_late(void *arg, uint64_t data)
 
     if (drill == NULL)
         return;
-    if (drill->kind == DRILL_CROSSED &&
-        drill->mover->client->link == LINK_OPEN &&
-        !drill->mover->client->draining) /* its broker may take its grace */
+    if (drill->kind == DRILL_CROSSED && drill->mover->client->link == LINK_OPEN)
         check_broken(fleet->world->check, PROMISE_FREED, drill->true_from,
             "lock-%" PRIu32 ": %s waits for it still, %" PRIu64 " us after %s",
             drill->lock, drill->mover->who,
