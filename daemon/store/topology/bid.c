@@ -101,6 +101,7 @@ queue_make(struct quorum *quorum, struct text name)
 {
     struct queue *queue = slab_alloc(&quorum->queues);
 
+    require(name.len > 0 && name.len <= PROTO_NAME_MAX);
     if (queue == NULL)
         return NULL;
     list_init(&queue->bids);
@@ -114,6 +115,7 @@ queue_make(struct quorum *quorum, struct text name)
 struct bid *
 queue_first(const struct queue *queue)
 {
+    require(!list_empty(&queue->bids));
     return container_of(queue->bids.next, struct bid, queue_link);
 }
 
@@ -149,9 +151,11 @@ queue_leave(struct store *store, struct bid *bid, bool stir)
     if (queue == NULL)
         return;
     bool first = queue_first(queue) == bid;
+    require(queue->count > 0);
     list_remove(&bid->queue_link);
     bid->queue = NULL;
     queue->count--;
+    require((queue->count == 0) == list_empty(&queue->bids));
     if (queue->count == 0) {
         list_remove(&queue->stir_link);
         table_remove(&store->quorum->queue_table, &queue->table);
@@ -229,6 +233,7 @@ bid_make(struct store *store, const struct op *op)
     memcpy(bid->owner_hash, op->owner_hash, sizeof(bid->owner_hash));
     table_insert(
         &quorum->bid_table, &bid->table, hash_request(quorum, bid->request));
+    require(quorum->bid_table.count == quorum->bids.used);
     return bid;
 }
 
@@ -243,6 +248,7 @@ bid_used(struct store *store, struct bid *bid)
 void
 bid_free(struct store *store, struct bid *bid)
 {
+    require(bid->leaves == NULL);
     if (bid->held)
         turn_ends(store, bid);
     queue_leave(store, bid, true);
@@ -297,6 +303,7 @@ queue_count(const struct store *store, struct text name)
 {
     const struct queue *queue = queue_find(store->quorum, name);
 
+    require(queue == NULL || queue->count > 0);
     return queue != NULL ? queue->count : 0;
 }
 
@@ -310,6 +317,7 @@ queue_show(const struct store *store, struct text name, struct op_ticket *out)
         return 0;
     LIST_EACH (at, &queue->bids) {
         const struct bid *bid = container_of(at, struct bid, queue_link);
+        require(n < queue->count);
         struct op_ticket *ticket = &out[n++];
         uint64_t age_us = store->realtime_us > bid->since_us
                               ? store->realtime_us - bid->since_us
@@ -351,6 +359,7 @@ queue_insert(struct queue *queue, struct bid *bid)
 {
     struct list *before = &queue->bids;
 
+    require(list_empty(&bid->queue_link));
     bid->number = queue->numbers++;
     if (bid->idle) {
         LIST_EACH (at, &queue->bids) {
@@ -379,5 +388,7 @@ bid_place(const struct bid *bid)
         LIST_EACH (at, &queue->bids)
             container_of(at, struct bid, queue_link)->number = queue->numbers++;
     }
-    return (uint32_t)(bid->number - queue_first(queue)->number) + 1;
+    uint64_t before = bid->number - queue_first(queue)->number;
+    require(before < queue->count);
+    return (uint32_t)before + 1;
 }

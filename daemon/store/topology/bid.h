@@ -28,7 +28,7 @@ struct queue *queue_find(const struct quorum *quorum, struct text name);
 /* The queue of that lock, a new one if need be; NULL: there is no memory. */
 struct queue *queue_make(struct quorum *quorum, struct text name);
 
-/* The first bid of the queue; NULL: there is none. */
+/* The first bid of the queue, which must have one. */
 struct bid *queue_first(const struct queue *queue);
 
 /* Lets the first bid try: at once, or in the turn of this broker. */
@@ -57,7 +57,7 @@ struct bid *bid_make(struct store *store, const struct op *op);
 /* The core has spoken of the bid: it is forgotten later. */
 void bid_used(struct store *store, struct bid *bid);
 
-/* Frees a bid that is in no queue. */
+/* Frees the bid, and takes it out of its queue. No release may wait for it. */
 void bid_free(struct store *store, struct bid *bid);
 
 /* The bid whose last try has that request ID; NULL: there is none. */

@@ -17,6 +17,7 @@
 #include "daemon/store/queue/op_queue.h"
 #include "daemon/store/strict/replicas.h"
 
+#include "daemon/base/assert.h"
 #include "daemon/base/log.h"
 
 #define MAP_PAUSE_US   100000
@@ -174,6 +175,7 @@ replicas_retire(struct store *store, struct conn *conn, uint64_t now_us)
 {
     struct conn *ack = &store->conns[CONN_ACK + conn->index];
 
+    require(conn_is_second(ack));
     if (ack->state != CONN_DOWN)
         conn_abandon(store, ack, now_us, "its node is no master now");
     replicas_forget(&conn->replicas);
@@ -218,6 +220,7 @@ map_slot(struct store *store, uint16_t slot, uint16_t node, uint64_t now_us)
 {
     uint16_t old = store->slots[slot];
 
+    require(node == NODE_NONE || node < store->node_count);
     if (!route_slot(store, slot, node, now_us))
         return;
     if (node != NODE_NONE)
@@ -269,6 +272,7 @@ id_met_before(struct store *store, struct text id)
 static bool
 id_keep(struct store *store, struct text id)
 {
+    require(store->id_count < CLUSTER_IDS_MAX);
     if (!is_known_id(store, id))
         copy_id(store->ids[store->id_count++], id);
     return store->id_count == CLUSTER_IDS_MAX;

@@ -11,6 +11,7 @@
 #include "daemon/store/queue/op_queue.h"
 #include "daemon/store/topology/map.h"
 
+#include "daemon/base/assert.h"
 #include "daemon/base/log.h"
 
 /* Said where it is another one than before, and where there has been none for
@@ -47,6 +48,7 @@ master_set(struct store *store, uint16_t master, uint64_t now_us)
 {
     uint16_t old = store->master;
 
+    require(master == NODE_NONE || master < store->node_count);
     store->master = master;
     if (old != NODE_NONE)
         store->nodes[old].mapped = false;

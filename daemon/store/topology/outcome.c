@@ -9,6 +9,8 @@
 #include "daemon/store/topology/bid.h"
 #include "daemon/store/topology/vote.h"
 
+#include "daemon/base/assert.h"
+
 #define SPLIT_MAX_MS 64
 #define RETRY_US     50000
 
@@ -46,6 +48,7 @@ queue_watch(struct store *store, struct queue *queue, const struct op *op)
 void
 quorum_answer(struct store *store, struct op *op, enum op_status status)
 {
+    require(op_see(op)->round == NULL || op_see(op)->round->asked == op);
     if (op_own(op)->round != NULL)
         op_own(op)->round->asked = NULL;
     op_own(op)->round = NULL;
@@ -59,6 +62,7 @@ pause_next(struct store *store, uint32_t *pause_ms, uint32_t most_ms)
 {
     uint32_t low_ms = *pause_ms;
 
+    require(low_ms > 0 && low_ms <= most_ms);
     *pause_ms = 2 * low_ms < most_ms ? 2 * low_ms : most_ms;
     return low_ms + (uint32_t)random_below(&store->random, low_ms / 2 + 1);
 }
@@ -98,6 +102,7 @@ bid_waits(struct store *store, struct bid *bid, struct op *op,
     const struct op_result *about)
 {
     uint64_t now_us = store->now_us;
+    require(bid->queue != NULL);
     bool first = queue_first(bid->queue) == bid;
     uint64_t again_us =
         bid->again_us > now_us ? bid->again_us - now_us : PAUSE_MIN_MS * 1000;
@@ -142,6 +147,7 @@ bid_queues(
 void
 bid_wins(struct store *store, struct bid *bid, uint64_t fence)
 {
+    require(bid->trying);
     bid->trying = false;
     turn_begins(store, bid);
     bid->stirred = false;
@@ -161,6 +167,7 @@ bid_loses(struct store *store, struct bid *bid, struct round *round)
     uint32_t spoke = stats[OP_OK] + stats[OP_BUSY];
     struct op *op = round->asked;
 
+    require(bid->trying && round->decided && !round->won);
     bid->trying = false;
     if (op == NULL)
         return;
@@ -210,6 +217,7 @@ leave_answer(struct store *store, struct bid *bid)
 
     if (op == NULL || bits(bid->left) < store->quorum->majority)
         return;
+    require(bid->leaving && op->request == bid->request);
     bool freed = bid->freed;
     bid->leaves = NULL;
     queue = queue_find(store->quorum, op->name);
@@ -224,6 +232,7 @@ leave_answer(struct store *store, struct bid *bid)
 void
 bid_left(struct store *store, struct bid *bid, uint32_t node, bool had)
 {
+    require(bid->leaving && (bid->left & node) == 0);
     bid->left |= node;
     bid->freed = bid->freed || had;
     leave_answer(store, bid);

@@ -62,6 +62,7 @@ node_list(const struct store *store)
             len += (size_t)snprintf(list + len, bytes - len, "%s%s:%u",
                 len > 0 ? "," : "", address->host, address->port);
         }
+    require(list == NULL || len < bytes);
     return list;
 }
 
@@ -78,6 +79,7 @@ quorum_create(struct store *store)
     list_init(&quorum->stirs);
     quorum->nodes = store->node_count;
     quorum->majority = quorum->nodes / 2 + 1;
+    require(quorum->nodes > 0 && quorum->nodes <= STORE_QUORUM_MAX);
     for (uint32_t i = 0; i < quorum->nodes; i++)
         store->nodes[i].number = node_number(store, i);
     store->list = node_list(store);
@@ -143,6 +145,7 @@ quorum_news(struct store *store, uint16_t node, struct text key)
 static void
 quorum_dropped(struct store *store, const struct op *op)
 {
+    require(op_see(op)->round == NULL || op_see(op)->round->asked == op);
     if (op_see(op)->round != NULL)
         op_see(op)->round->asked = NULL;
     if (op->result.status == OP_OK)
@@ -161,6 +164,7 @@ try_begin(struct store *store, struct bid *bid, struct op *op)
 {
     struct op question = *op;
 
+    require(op->kind == OP_ACQUIRE || op->kind == OP_RENEW);
     slab_renew_handle(&store->quorum->bids, bid);
     question.kind = OP_ACQUIRE;
     question.request = handle_pack(slab_handle(&store->quorum->bids, bid));
@@ -410,6 +414,7 @@ quorum_take(struct store *store, struct op *op)
     op_own(op)->round = NULL;
     if (store->quorum->lease_us < lease_us)
         store->quorum->lease_us = lease_us;
+    require(op->kind < OP_KIND_COUNT);
     take[op->kind](store, op);
 }
 

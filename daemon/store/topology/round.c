@@ -58,6 +58,7 @@ lease_over_us(const struct store *store, const struct vote *vote)
 static void
 vote_undo(struct store *store, struct vote *vote)
 {
+    require(vote->round->decided); /* DESIGN.md D5.4 */
     vote->op.kind = OP_RELEASE;
     vote->op.fence = 0;
     vote->op.arrival = 0;
@@ -132,6 +133,7 @@ round_term(const struct store *store, const struct round *round, uint64_t fence,
         result->sent_us = vote->sent_us;
         result->ttl_ms = vote->ttl_ms;
     }
+    require(end_us != WHEEL_NEVER); /* DESIGN.md D5.1: a majority has it */
 }
 
 /* After the decision: what a vote has brought is put right. */
@@ -219,6 +221,7 @@ try_decide(struct store *store, struct round *round)
         struct vote *vote = &round->votes[i];
         if (vote->state != VOTE_YES || vote->fence == count.fence)
             continue;
+        require(vote->fence < count.fence); /* DESIGN.md D5.2 */
         vote_raise(store, vote, count.fence);
         lost = lost || vote->state == VOTE_DOUBT;
     }
@@ -236,6 +239,7 @@ vote_repair(struct store *store, struct vote *vote)
     const struct bid *bid = bid_of_try(store, vote->round->bid);
     struct op *op = &vote->op;
 
+    require(vote->round->decided && vote->round->won);
     if (bid == NULL || bid->fence == 0)
         return;
     op->kind = OP_ACQUIRE;
@@ -342,6 +346,7 @@ round_answered(const struct store *store, const struct round *round)
 {
     uint32_t silent = round->stats[OP_UNSENT] + round->stats[OP_UNKNOWN];
 
+    require(silent + round->out <= store->quorum->nodes);
     return store->quorum->nodes - silent - round->out;
 }
 
@@ -432,6 +437,7 @@ view_add(struct round *round, const struct op_ticket *ticket, uint32_t node)
     }
     if ((view->seen & node) != 0)
         return;
+    require(view->nodes < STORE_QUORUM_MAX);
     view->seen |= node;
     uint32_t at = view->nodes++;
     for (; at > 0 && view->fences[at - 1] < ticket->fence; at--)
@@ -503,6 +509,7 @@ inspect_decide(struct store *store, struct round *round)
             queue_show(store, asked->name, round->shown + result.holders);
     result.tickets = round->shown;
     result.ticket_count = result.holders + result.waiters;
+    require(result.ticket_count <= round->view_count + waiters);
     if (result.ticket_count > asked->limit)
         result.ticket_count = asked->limit;
     result.delay_ms = round->about.delay_ms;
@@ -629,7 +636,9 @@ quorum_voted(struct store *store, struct op *op, enum op_status status)
     struct round *round = vote->round;
     enum vote_state was = vote->state;
 
-    require(round->out > 0);
+    require(round->out > 0 && status <= OP_REFUSED);
+    require(was == VOTE_ASKED || was >= VOTE_RAISING);
+    require(store->quorum->waiting >= vote->waits);
     round->out--;
     store->quorum->waiting -= vote->waits;
     round_note_sending(round, op);
@@ -665,6 +674,7 @@ quorum_voted(struct store *store, struct op *op, enum op_status status)
 void
 round_ask(struct store *store, struct round *round, uint32_t nodes)
 {
+    require(round->out == 0 && nodes >> store->quorum->nodes == 0);
     for (uint32_t i = 0; i < store->quorum->nodes; i++) {
         struct vote *vote = &round->votes[i];
         bool waits = round->kind == OP_RELEASE;

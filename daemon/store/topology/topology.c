@@ -9,6 +9,8 @@
 #include "daemon/store/topology/master.h"
 #include "daemon/store/topology/quorum.h"
 
+#include "daemon/base/assert.h"
+
 /* The node has locks from the start. */
 static void
 seed_master(struct store *store, struct node *node)
@@ -35,6 +37,7 @@ route_single(const struct store *store, const struct op *op)
 static uint16_t
 route_slot_of(const struct store *store, const struct op *op)
 {
+    require(op->slot < SLOT_COUNT);
     return store->slots[op->slot];
 }
 

@@ -14,6 +14,7 @@
 uint32_t
 bit_of(const struct vote *vote)
 {
+    require(op_see(&vote->op)->home < STORE_QUORUM_MAX);
     return 1u << op_see(&vote->op)->home;
 }
 
@@ -57,6 +58,8 @@ round_begin(struct store *store, const struct op *op, struct op *asked)
 
     if (round == NULL)
         return NULL;
+    require(op->name.len <= sizeof(round->name));
+    require(asked == NULL || op_own(asked)->round == NULL);
     struct op question = *op;
     list_init(&round->link);
     round->asked = asked;
@@ -100,8 +103,11 @@ round_sweep(struct store *store)
 {
     struct list *at;
 
-    while ((at = list_pop_front(&store->quorum->over)) != NULL)
-        round_free(store, container_of(at, struct round, link));
+    while ((at = list_pop_front(&store->quorum->over)) != NULL) {
+        struct round *round = container_of(at, struct round, link);
+        require(round->out == 0 && round->asked == NULL);
+        round_free(store, round);
+    }
 }
 
 bool
@@ -113,6 +119,7 @@ vote_send(struct store *store, struct vote *vote, enum vote_state state,
 
     if (away && (!waits || store->quorum->waiting >= QUORUM_WAITING))
         return false;
+    require(vote->round->out < store->quorum->nodes);
     vote->waits = away;
     store->quorum->waiting += away;
     vote->state = state;
