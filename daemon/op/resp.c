@@ -19,6 +19,7 @@ bool
 resp_begin(struct resp_writer *writer, struct buffer *buffer, size_t parts,
     size_t bytes)
 {
+    require(parts > 0);
     writer->at = buffer_reserve(buffer, bytes + 32);
     if (writer->at == NULL)
         return false;

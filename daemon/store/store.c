@@ -77,6 +77,7 @@ store_create(const struct store_settings *settings, struct counters *counters,
     store->topology = &topologies[settings->topology];
     store->counters = counters;
     store->prefix_len = strlen(settings->key_prefix);
+    require(store->prefix_len + sizeof("/broker/") <= sizeof(store->channel));
     memcpy(store->channel, settings->key_prefix, store->prefix_len);
     memcpy(store->channel + store->prefix_len, "/broker/", sizeof("/broker/"));
     random_init(&store->random, settings->seed);
@@ -305,6 +306,7 @@ store_take_hint(struct store *store, struct store_hint *hint)
 {
     if (store->hint_count == 0)
         return false;
+    require(store->hint_taken < store->hint_count);
     *hint = store->hints[store->hint_taken++];
     if (store->hint_taken == store->hint_count)
         store->hint_count = store->hint_taken = 0;
@@ -316,6 +318,7 @@ store_take_news(struct store *store, struct text *news)
 {
     if (store->news_count == 0)
         return false;
+    require(store->news_taken < store->news_count);
     *news = store->news[store->news_taken++];
     if (store->news_taken == store->news_count) {
         store->news_count = store->news_taken = 0;
@@ -347,6 +350,7 @@ conn_wish(struct store *store, struct conn *conn, struct store_wish *wish)
 {
     if (conn->wish == WISH_NONE)
         return false;
+    require(conn->wish != WISH_CONNECT || conn->node < store->node_count);
     wish->kind = conn->wish;
     wish->conn = (struct store_conn){conn->index, conn->serial};
     wish->address =
@@ -472,6 +476,7 @@ void
 store_totals(const struct store *store, struct store_totals *totals)
 {
     *totals = (struct store_totals){0};
+    require(store->slots_mapped <= SLOT_COUNT);
     if (store->topology->slots)
         totals->slots_unserved = SLOT_COUNT - store->slots_mapped;
     for (uint32_t i = 0; i < store->node_count; i++) {

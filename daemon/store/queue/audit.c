@@ -33,6 +33,7 @@ audit_take(struct store *store, struct op *op, uint64_t now_us)
     uint16_t node = audit_node(store, audit->node);
     uint16_t slot = 0;
 
+    require(audit != NULL);
     if (node == NODE_NONE && audit->node == 0) {
         /* None is known: that is not the end of them. */
         memcpy(audit->name, "unknown", sizeof("unknown"));
@@ -64,6 +65,7 @@ audit_mark(struct store *store, struct conn *conn, const struct call *call)
     const struct op_audit *audit = op->audit;
     char digits[20];
 
+    require(audit->key_len > 0 && call->op_count == 1);
     const struct text words[] = {
         TEXT("SET"),
         text_make(audit->key, audit->key_len),
@@ -85,5 +87,6 @@ audit_marked(struct store *store, struct call *call, const struct resp *reply)
         reply->type == RESP_STRING &&
         !text_equal(reply->text, text_make(store->settings.broker_id, 8));
 
+    require(list_empty(&call->ops));
     op_done(store, op, others ? OP_BUSY : OP_OK);
 }

@@ -125,6 +125,7 @@ batch_gather(struct store *store, const struct conn *conn, struct node *node,
     unsigned lane, struct call *call)
 {
     struct list *leads = &node->lanes[lane];
+    require(!list_empty(leads) && list_empty(&call->ops));
     const struct op *first = container_of(leads->next, struct op, link);
     uint32_t limit =
         kinds[first->kind].share == KIND_GATHERS ? store->settings.batch : 1;
@@ -263,7 +264,9 @@ batch_write(struct store *store, struct conn *conn, const struct call *call,
     char *to = joined ? resp_bulk(&writer, joined_bytes) : NULL;
     LIST_EACH (at, &call->ops) {
         const struct op *op = container_of(at, struct op, link);
-        uint64_t left_us = op_until_us(store, op, now_us) - now_us;
+        uint64_t until_us = op_until_us(store, op, now_us);
+        require(until_us >= now_us); /* DESIGN.md D8.4 */
+        uint64_t left_us = until_us - now_us;
         if (!joined)
             to = resp_bulk(&writer, record_op_bytes(op));
         to = record_write_op(
@@ -276,8 +279,8 @@ batch_write(struct store *store, struct conn *conn, const struct call *call,
 bool
 call_is_mark(const struct call *call)
 {
+    require(!list_empty(&call->ops));
     const struct op *first = container_of(call->ops.next, struct op, link);
-
     return first->kind == OP_AUDIT && first->audit->mark_ms > 0;
 }
 
@@ -322,6 +325,7 @@ batch_send(struct store *store, struct conn *conn, struct node *node,
     call->bulk = bulk;
     conn->batch_count++;
     conn->bulk_count += bulk;
+    require(conn->bulk_count <= conn->batch_count); /* DESIGN.md D8.3 */
     batch_gather(store, conn, node, lane, call);
     if (kind == OP_PUBLISH || call_is_mark(call))
         conn->spoke_us = spoke_us;
@@ -405,6 +409,7 @@ call_flush_node(struct store *store, uint16_t index, uint64_t now_us)
     struct node *node = &store->nodes[index];
     struct conn *conn = &store->conns[index];
 
+    require(conn->node == index);
     if (!conn_answers(conn) || node->queued == 0)
         return;
     if (conn->ids_wanted || conn->ids_asked)

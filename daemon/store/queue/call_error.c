@@ -204,6 +204,7 @@ call_refused(struct store *store, struct conn *conn, struct call *call,
 {
     bool alone = call->op_count == 1;
 
+    require(!list_empty(&call->ops) && call->op_count > 0);
     if (refusal_of(error) == REFUSAL_NOSCRIPT)
         load_for(store, conn, call, now_us);
     /* The last one first, since each goes to the head of its queue. */

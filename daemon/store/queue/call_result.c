@@ -81,6 +81,7 @@ op_answered(struct store *store, struct conn *conn, struct call *call,
 {
     enum record_status status;
 
+    require(*grants <= GRANTS_MAX);
     if (!record_read_result(
             reader, op, &status, store->grants + *grants, GRANTS_MAX - *grants))
         return false;
@@ -158,6 +159,7 @@ call_script_reply(struct store *store, struct conn *conn, struct call *call,
 {
     const struct op *first = container_of(call->ops.next, struct op, link);
 
+    require(call->kind == CALL_SCRIPT && call->answered_us == 0);
     call->answered_us = now_us;
     histogram_add(
         &store->counters->redis_call, &histogram_calls, now_us - call->sent_us);

@@ -24,12 +24,14 @@
 static struct conn *
 ack_of(struct store *store, const struct conn *conn)
 {
+    require(conn->index < CONN_ACK);
     return &store->conns[CONN_ACK + conn->index];
 }
 
 static void
 held_lost(struct store *store, struct conn *conn, struct call *call)
 {
+    require(call->said != NULL && call->at_conn == conn->index);
     call_lost(store, call);
     conn_end_call(store, conn, call);
 }

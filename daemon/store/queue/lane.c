@@ -59,6 +59,7 @@ lead_replace(struct store *store, struct op *lead, struct op *op)
     own->leads = true;
     list_init(&own->behind);
     list_splice_back(&own->behind, &old->behind);
+    require(list_empty(&old->behind));
     table_remove(&store->leads, &old->lead);
     table_insert(&store->leads, &own->lead, old->lead.hash);
     list_push_back(&lead->link, &op->link);
@@ -81,6 +82,7 @@ lane_add(struct store *store, struct node *node, struct op *op, bool first)
     struct list *lane = &node->lanes[lane_of(op)];
     struct store_op *own = op_own(op);
     uint64_t hash = lead_hash(store, op);
+    require(!own->leads && list_empty(&op->link));
     struct op *lead = lead_find(store, op, hash);
 
     if (memcmp(node->last_session, op->session, sizeof(op->session)) != 0)
@@ -110,6 +112,7 @@ lane_remove(struct store *store, struct op *op)
     struct store_op *own = op_own(op);
     struct list *next = own->leads ? list_pop_front(&own->behind) : NULL;
 
+    require(!list_empty(&op->link));
     if (next != NULL) {
         lead_replace(store, op, container_of(next, struct op, link));
     } else if (own->leads) {

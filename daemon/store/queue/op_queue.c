@@ -79,6 +79,7 @@ op_park(struct store *store, struct op *op, uint64_t until_us)
 {
     struct store_op *own = op_own(op);
 
+    require(list_empty(&op->link) && !own->leads);
     own->at_node = NODE_NONE;
     op->sent_us = 0;
     op->answered_us = 0;
@@ -92,7 +93,7 @@ op_park(struct store *store, struct op *op, uint64_t until_us)
 void
 op_done(struct store *store, struct op *op, enum op_status status)
 {
-    require(list_empty(&op->link));
+    require(list_empty(&op->link) && op_own(op)->at_node == NODE_NONE);
     wheel_remove(&store->wheel, &op_own(op)->timer);
     if (status == OP_UNSENT || status == OP_UNKNOWN || status == OP_REFUSED)
         op->result = (struct op_result){

@@ -22,6 +22,7 @@
 #include "daemon/store/node/history.h"
 #include "daemon/store/strict/strict.h"
 
+#include "daemon/base/assert.h"
 #include "daemon/base/log.h"
 
 #include <inttypes.h>
@@ -66,6 +67,7 @@ struct replica_view {
 static struct conn *
 watched_by(struct store *store, const struct conn *ack)
 {
+    require(conn_is_second(ack));
     return &store->conns[ack->index - CONN_ACK];
 }
 
@@ -257,6 +259,7 @@ is_online(struct text info, struct text name)
 static bool
 replicas_note(struct replicas *replicas, const struct replica *replica)
 {
+    require(replica->name_len < sizeof(replica->name));
     char *known =
         realloc(replicas->known, replicas->known_len + replica->name_len);
 
@@ -391,6 +394,7 @@ replicas_judge(
         state = REPLICAS_MISSING;
     else if (lags)
         state = REPLICAS_BEHIND;
+    require(state != REPLICAS_FINE || view.online > 0); /* DESIGN.md D4.3 */
     replicas_turn(store, conn, state, view.missing);
     confirm_verdict(store, conn,
         state == REPLICAS_FINE && !view.behind && replicas->offset > 0,

@@ -21,6 +21,7 @@ static const enum op_grants grants_by_kind[OP_KIND_COUNT] = {
 enum op_grants
 kind_grants(enum op_kind kind)
 {
+    require(kind < OP_KIND_COUNT);
     return grants_by_kind[kind];
 }
 
@@ -28,12 +29,14 @@ kind_grants(enum op_kind kind)
 static enum op_grants
 call_grants(const struct call *call)
 {
+    require(!list_empty(&call->ops));
     return kind_grants(container_of(call->ops.next, struct op, link)->kind);
 }
 
 struct text
 call_said(const struct call *call)
 {
+    require(call->said != NULL); /* DESIGN.md D4.1 */
     return text_make(call->said, call->said_len);
 }
 
@@ -41,6 +44,7 @@ call_said(const struct call *call)
 static bool
 same_run(const struct store *store, const struct conn *conn)
 {
+    require(conn->index < CONN_ACK);
     return memcmp(store->conns[CONN_ACK + conn->index].run_id, conn->run_id,
                sizeof(conn->run_id)) == 0;
 }
@@ -66,6 +70,7 @@ confirm_wanted(const struct store *store, const struct call *call,
 bool
 confirm_hold(struct call *call, const struct resp *reply)
 {
+    require(call->said == NULL && call->op_count > 0);
     call->said = malloc(reply->text.len + 1);
     if (call->said == NULL)
         return false;

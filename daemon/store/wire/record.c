@@ -137,6 +137,7 @@ put_words(char *at, const struct op *op)
     if (words_bytes(op) == 0)
         return at;
     for (size_t i = 0; i < 3; i++) {
+        require(op->words[i].len <= UINT8_MAX);
         *at++ = (char)op->words[i].len;
         memcpy(at, op->words[i].at, op->words[i].len);
         at += op->words[i].len;
@@ -162,6 +163,7 @@ record_script(enum op_kind kind)
 #include "daemon/op/op.h"
     };
 
+    require(kind < OP_KIND_COUNT);
     return ids[kind];
 }
 
