@@ -79,6 +79,7 @@ auth_permits(
     }
     if (need == NEEDS_USER || resumes)
         return true;
+    require(need != NEEDS_NOTHING);
     enum right right = (enum right)need;
     uint32_t names = line->name_count > 0 ? line->name_count : 1;
     for (uint32_t i = 0; i < names; i++) {

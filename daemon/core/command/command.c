@@ -271,6 +271,7 @@ command_claim(
     struct request *request = request_admit(core, session, line);
     if (request == NULL)
         return;
+    require(request_has(line, REQUEST_KEY_FENCE)); /* commands.def: R(FENCE) */
     request->fence = line->value[REQUEST_KEY_FENCE];
     request->holds = (uint32_t)request_value(line, REQUEST_KEY_HOLDS, 1);
     command_to_ticket(core, request, line);
@@ -374,6 +375,8 @@ command_ping(
             left_us = least_us - us_min(least_us, core->now_us);
         if (least_us != NEVER || session->leased_us != NEVER)
             left_us = us_min(left_us, session_silence_us(core, session));
+        require(session->keep_us == 0 || left_us == NEVER ||
+                left_us <= session->keep_us); /* DESIGN.md D7.4 */
         if (left_us != NEVER)
             reply_pair_number(&reply, "ttl_ms", left_us / 1000);
     }
@@ -426,6 +429,7 @@ command_show(
     if (op == NULL)
         return;
     op->limit = listing_limit(line);
+    require(op->limit <= LISTING_MAX); /* DESIGN.md D13.2 */
     op_submit(core, op);
 }
 
@@ -623,6 +627,7 @@ command_drain(
         auth_log_user(session));
     answer_ok(core, session, line);
     core_stop(core);
+    require(core->stopping);
 }
 
 void

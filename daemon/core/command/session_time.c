@@ -75,6 +75,7 @@ session_beat(struct core *core, struct session *session)
         session_ping(core, session);
     uint64_t beats = silent_us / session->heartbeat_us + 1;
     session->beat_due_us = heard_us + beats * session->heartbeat_us;
+    require(session->beat_due_us > core->now_us);
     return false;
 }
 
@@ -106,7 +107,7 @@ session_keep_over(struct core *core, struct session *session)
 static void
 session_expel_unknown(struct core *core, struct session *session)
 {
-    require(session->ticket_count == 0);
+    require(session->ticket_count == 0 && session->user == NULL);
     log_write(LOG_INFO, "session_expelled",
         log_word("session", session->short_id), log_word("peer", session->peer),
         log_word("reason", "auth"));

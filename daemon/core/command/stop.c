@@ -53,6 +53,10 @@ core_stopping(const struct core *core)
 bool
 core_stopped(const struct core *core)
 {
-    return core->stopping && core->sessions.used == 0 &&
-           core->tickets.used == 0 && core->ops.used == 0;
+    bool stopped = core->stopping && core->sessions.used == 0 &&
+                   core->tickets.used == 0 && core->ops.used == 0;
+
+    require(!stopped || (core->requests.used == 0 && core->owners.used == 0));
+    require(!stopped || (core->held == 0 && core->waiting == 0));
+    return stopped;
 }

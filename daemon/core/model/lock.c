@@ -54,6 +54,7 @@ lock_slot(const struct core *core, struct text name)
     memcpy(key + len, name.at, name.len);
     len += name.len;
     key[len++] = '}';
+    require(len <= sizeof(key));
     return slot_of_key(text_make(key, len));
 }
 
@@ -84,6 +85,7 @@ lock_obtain(struct core *core, struct text name)
     lock->namespace = namespaces_find(&core->namespaces, name);
     lock->namespace_serial = core->namespaces.serial;
     table_insert(&core->lock_table, &lock->table, hash);
+    require(core->lock_table.count == core->locks.used);
     return lock;
 }
 
@@ -96,6 +98,7 @@ lock_unref(struct core *core, struct lock *lock)
     require(list_empty(&lock->tickets) && !wheel_node_set(&lock->timer));
     require(list_empty(&lock->watches) && list_empty(&lock->holders));
     require(lock->waiting == 0 && lock->inspection == NULL);
+    require(lock->waits == 0 && !wheel_node_set(&lock->watch_timer));
     list_remove(&lock->tell_link);
     table_remove(&core->lock_table, &lock->table);
     slab_free(&core->locks, lock);
@@ -104,6 +107,7 @@ lock_unref(struct core *core, struct lock *lock)
 void
 lock_see_fence(struct core *core, const struct lock *lock, uint64_t fence)
 {
+    require(lock->slot < SLOT_COUNT);
     if (core->fence_seen[lock->slot] < fence)
         core->fence_seen[lock->slot] = fence;
 }
@@ -118,6 +122,7 @@ lock_ask_at(struct core *core, struct lock *lock, uint64_t at_us)
         lock_ref(lock);
     }
     wheel_add(&core->wheel, &lock->timer, at_us);
+    require(wheel_node_set(&lock->timer)); /* it has the reference */
 }
 
 /*
@@ -137,6 +142,7 @@ lock_refresh_soon(struct core *core, struct lock *lock)
 {
     if (lock->waiting == 0)
         return;
+    require(lock->waiting <= core->waiting);
     lock->all_waiters = true;
     lock_ask_at(core, lock, core->now_us);
 }
