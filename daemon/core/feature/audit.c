@@ -325,6 +325,7 @@ audit_step_done(struct core *core)
     struct audit *audit = core->audit;
     const struct op_audit *step = &audit->step;
 
+    require(audit->tries < TRIES);
     audit->tries = 0;
     audit->now.records += step->records;
     audit->now.holds += step->holds;
@@ -558,6 +559,7 @@ audit_due(struct core *core)
 {
     struct audit *audit = core->audit;
 
+    require(core->settings.audit_interval_us > 0);
     audit->due_us =
         core->now_us + core_jitter(core, core->settings.audit_interval_us);
     audit_begin(core, HANDLE_NONE);

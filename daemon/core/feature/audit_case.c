@@ -61,6 +61,7 @@ finding_of(
     finding->client = keep_word(&at, ticket->client, PROTO_CLIENT_MAX);
     finding->owner = keep_word(&at, ticket->owner, PROTO_OWNER_MAX);
     finding->note = keep_word(&at, ticket->note, PROTO_NOTE_MAX);
+    require(at <= finding->words + sizeof(finding->words));
     return finding;
 }
 

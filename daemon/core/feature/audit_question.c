@@ -113,6 +113,7 @@ question_answered(struct core *core, struct text news)
 
     if (!audit_wonders(audit) || memcmp(news.at + 1, &audit->question, 8) != 0)
         return false;
+    require(audit->finding_at < audit->finding_count);
     wheel_remove(&core->wheel, &audit->timer);
     finding_is_known(
         audit, &audit->findings[audit->finding_at], news.at[9] != 0);
@@ -153,6 +154,7 @@ question_ask(struct core *core, struct finding *finding)
 {
     struct audit *audit = core->audit;
 
+    require(finding == &audit->findings[audit->finding_at]);
     if (finding->kind != FINDING_HELD) {
         finding->stage = FINDING_SURE;
     } else if (memcmp(finding->broker, core->settings.broker_id, 8) == 0) {

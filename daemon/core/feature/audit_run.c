@@ -113,6 +113,8 @@ audit_check(const struct core *core)
         require(audit->case_at > 0);
     if (looks || audit->state == AUDIT_STEPS)
         require(!wheel_node_set(&audit->timer));
+    if (wonders || audit->state == AUDIT_PAUSES)
+        require(wheel_node_set(&audit->timer));
     if (wonders) {
         const struct finding *finding = &audit->findings[audit->finding_at];
         require(audit->finding_at < audit->finding_count);

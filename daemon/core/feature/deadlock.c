@@ -168,6 +168,7 @@ static void
 probe_examine(struct core *core, struct probe *probe, struct ticket *ticket)
 {
     require(probe->count <= PROBE_NODES && ticket->lock->refs > 0);
+    require(ticket->state == TICKET_WAITING);
     probe->ticket = slab_handle(&core->tickets, ticket);
     inspection_ask(core, probe, ticket->lock);
 }
@@ -419,6 +420,7 @@ probe_ask(struct core *core, const struct probe *probe,
             asked->request = ticket->request;
             asked->fence = ticket->fence;
         }
+        require(question.count > 0); /* that of places[0], at least */
         place_count = kept;
         if (memcmp(broker, core->settings.broker_id, 8) == 0)
             owners_asked(core, probe, &question, lock);
@@ -612,6 +614,7 @@ owner_ways(struct core *core, uint64_t search, const struct probe_asked *asked,
         if (ticket->lock != passed)
             way_count += add_way(core, search, asked, ticket, ways + way_count);
     }
+    require(way_count <= WAYS_MAX);
     return way_count;
 }
 
@@ -746,6 +749,7 @@ deadlock_message(struct core *core, struct text message)
 
     if (!probe_decode(message, &news, &question))
         return;
+    require(news.count > 0 && news.count <= PROBE_NODES);
     if (news.kind == 'D') {
         const struct probe_node *last = &news.nodes[news.count - 1];
         owners_asked(core, &news, &question,

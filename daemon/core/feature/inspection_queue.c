@@ -102,6 +102,7 @@ inspection_go_on(struct core *core, struct inspection *inspection)
 static uint32_t
 inspection_load(const struct inspection *inspection)
 {
+    require(inspection->served_count <= INSPECTION_PROBES);
     return inspection->probe_count +
            (inspection->under_way ? inspection->served_count : 0);
 }

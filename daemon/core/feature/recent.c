@@ -90,6 +90,7 @@ recent_of_ticket(struct recent *recent, const struct ticket *ticket)
 static void
 recent_of_op(struct core *core, struct recent *recent, const struct op *op)
 {
+    require(op_owner(op) != OP_OF_AUDIT); /* which has no lock */
     if (op_owner(op) == OP_OF_TICKET) {
         const struct ticket *ticket =
             op->repeats ? NULL : slab_get(&core->tickets, op->owner);
@@ -234,6 +235,7 @@ slow_pairs(struct reply *reply, const struct recent *recent)
 static void
 lost_pairs(struct reply *reply, const struct recent *recent)
 {
+    require(recent->lost.reason != NULL);
     reply_pair(reply, "reason", text_from(recent->lost.reason));
     reply_pair_number(reply, "fence", recent->lost.fence);
     reply_pair_number(reply, "held_ms", recent->lost.held_us / 1000);
@@ -243,6 +245,8 @@ lost_pairs(struct reply *reply, const struct recent *recent)
 static void
 deadlock_pairs(struct reply *reply, const struct recent *recent)
 {
+    require(recent->deadlock.cycle_len <= RECENT_CYCLE_BYTES);
+    require(recent->deadlock.sessions_len <= RECENT_SESSIONS_BYTES);
     reply_pair(reply, "cycle",
         text_make(recent->deadlock.cycle, recent->deadlock.cycle_len));
     reply_pair(reply, "sessions",
@@ -314,6 +318,7 @@ recent_items(struct core *core, struct session *session, const char *tag,
     uint64_t shown[RECENT_KINDS] = {0};
     uint32_t items = 0;
 
+    require(limit <= LISTING_MAX && only <= RECENT_KINDS);
     while (items < limit) {
         const struct recent *newest = NULL;
         enum recent_kind of = 0;

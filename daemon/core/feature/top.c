@@ -120,6 +120,7 @@ top_list(
         uint64_t asked = line->value[REQUEST_KEY_LIMIT];
         limit = asked < TOP_MAX ? (uint32_t)asked : TOP_MAX;
     }
+    require(limit <= TOP_MAX);
     shown = top_contended(core, session, tag, limit);
     shown += top_oldest(core, session, tag, true, limit, &cut);
     shown += top_oldest(core, session, tag, false, limit, &cut);

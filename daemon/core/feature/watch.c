@@ -131,6 +131,7 @@ watch_look(struct core *core, struct lock *lock)
     struct op *op =
         op_create(core, OP_LOOK, lock, slab_handle(&core->locks, lock));
 
+    require(!list_empty(&lock->watches));
     wheel_add(&core->wheel, &lock->watch_timer,
         core->now_us +
             core_jitter(core, us_from_ms(core->settings.lease_ms) / 4));
@@ -251,6 +252,7 @@ watch_answer(struct core *core, struct watch *watch)
     watch->request = HANDLE_NONE;
     if (request == NULL)
         return;
+    require(request->watched == watch->lock);
     struct reply reply = answer_begin(core, request->tag, "OK");
     answer_end(core, request->session, &reply);
     request_free(core, request);
@@ -366,6 +368,7 @@ watch_begin(
     wheel_add(&core->wheel, &request->timer,
         core->now_us + core->settings.redis_timeout_us);
     watch_look(core, lock);
+    require(wheel_node_set(&lock->watch_timer));
 }
 
 bool
@@ -377,6 +380,7 @@ watch_end(struct core *core, struct session *session, struct text name)
     if (watch == NULL)
         return false;
     struct request *request = slab_get(&core->requests, watch->request);
+    require(request == NULL || request->watched == lock);
     if (request != NULL)
         request_refuse(core, request, ERROR_CANCELLED, NULL);
     watch_free(core, watch);
