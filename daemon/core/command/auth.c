@@ -24,7 +24,7 @@
 #include "daemon/core/model/request.h"
 #include "daemon/core/model/rights.h"
 #include "daemon/core/model/session_table.h"
-#include "daemon/core/ticket/final.h"
+#include "daemon/core/ticket/tickets.h"
 #include "daemon/core/ticket/wait.h"
 
 #include "daemon/base/assert.h"

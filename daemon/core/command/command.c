@@ -20,10 +20,7 @@
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/stats.h"
 #include "daemon/core/model/ticket.h"
-#include "daemon/core/ticket/advance.h"
-#include "daemon/core/ticket/final.h"
-#include "daemon/core/ticket/multilock.h"
-#include "daemon/core/ticket/ticket_event.h"
+#include "daemon/core/ticket/tickets.h"
 #include "daemon/core/ticket/wait.h"
 #include "daemon/op/op.h"
 

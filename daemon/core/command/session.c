@@ -27,8 +27,7 @@
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/stats.h"
 #include "daemon/core/model/ticket.h"
-#include "daemon/core/ticket/final.h"
-#include "daemon/core/ticket/unattended.h"
+#include "daemon/core/ticket/tickets.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"

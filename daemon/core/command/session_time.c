@@ -12,7 +12,7 @@
 #include "daemon/core/command/session.h"
 #include "daemon/core/model/rights.h"
 #include "daemon/core/model/session_table.h"
-#include "daemon/core/ticket/unattended.h"
+#include "daemon/core/ticket/tickets.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"

@@ -23,7 +23,7 @@
 #include "daemon/core/model/request.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/model/times.h"
-#include "daemon/core/ticket/final.h"
+#include "daemon/core/ticket/tickets.h"
 #include "daemon/op/op.h"
 #include "daemon/op/op_audit.h"
 

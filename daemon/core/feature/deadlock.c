@@ -40,7 +40,7 @@
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/model/times.h"
-#include "daemon/core/ticket/final.h"
+#include "daemon/core/ticket/tickets.h"
 #include "daemon/op/op.h"
 
 #include "daemon/base/assert.h"

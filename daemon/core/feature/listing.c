@@ -13,7 +13,7 @@
 #include "daemon/core/model/rights.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/ticket.h"
-#include "daemon/core/ticket/final.h"
+#include "daemon/core/ticket/tickets.h"
 #include "daemon/op/op.h"
 
 #include "daemon/base/assert.h"

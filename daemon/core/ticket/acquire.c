@@ -13,11 +13,9 @@
 #include "daemon/core/model/stats.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/model/times.h"
-#include "daemon/core/ticket/advance.h"
-#include "daemon/core/ticket/final.h"
 #include "daemon/core/ticket/grant.h"
 #include "daemon/core/ticket/leave.h"
-#include "daemon/core/ticket/question.h"
+#include "daemon/core/ticket/tickets.h"
 #include "daemon/core/ticket/wait.h"
 #include "daemon/op/op.h"
 

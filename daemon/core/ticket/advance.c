@@ -3,15 +3,12 @@
  * of the ticket allows. The handlers of the states never call the loop: they
  * return, or put a ticket on the queue that the end of the step serves.
  */
-#include "daemon/core/ticket/advance.h"
+#include "daemon/core/ticket/tickets.h"
 
 #include "daemon/core/model/op_pool.h"
 #include "daemon/core/model/ticket.h"
-#include "daemon/core/ticket/final.h"
 #include "daemon/core/ticket/hold.h"
 #include "daemon/core/ticket/leave.h"
-#include "daemon/core/ticket/multilock.h"
-#include "daemon/core/ticket/question.h"
 #include "daemon/core/ticket/wait.h"
 #include "daemon/op/op.h"
 

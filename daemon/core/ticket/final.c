@@ -3,7 +3,7 @@
  * UNLOCK. Each frees its request. The refusal of a member refuses its multi-
  * lock, and gives back the members that were had.
  */
-#include "daemon/core/ticket/final.h"
+#include "daemon/core/ticket/tickets.h"
 
 #include "daemon/core/answer/answer.h"
 #include "daemon/core/model/request.h"

@@ -20,10 +20,8 @@
 #include "daemon/core/model/stats.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/model/times.h"
-#include "daemon/core/ticket/final.h"
 #include "daemon/core/ticket/leave.h"
-#include "daemon/core/ticket/multilock.h"
-#include "daemon/core/ticket/question.h"
+#include "daemon/core/ticket/tickets.h"
 #include "daemon/op/op.h"
 
 #include "daemon/base/assert.h"

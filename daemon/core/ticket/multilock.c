@@ -19,15 +19,13 @@
  *
  * See DESIGN.md D10.5.
  */
-#include "daemon/core/ticket/multilock.h"
+#include "daemon/core/ticket/tickets.h"
 
 #include "daemon/core/answer/answer.h"
 #include "daemon/core/model/request.h"
 #include "daemon/core/model/stats.h"
 #include "daemon/core/model/ticket.h"
-#include "daemon/core/ticket/final.h"
 #include "daemon/core/ticket/leave.h"
-#include "daemon/core/ticket/question.h"
 #include "daemon/core/ticket/wait.h"
 
 #include "daemon/base/assert.h"

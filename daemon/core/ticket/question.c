@@ -2,13 +2,12 @@
  * Questions to Redis about a ticket: acquire, claim, renew, look after a wait,
  * put a lost ticket back. leave.c asks for its release.
  */
-#include "daemon/core/ticket/question.h"
+#include "daemon/core/ticket/tickets.h"
 
 #include "daemon/core/model/op_pool.h"
 #include "daemon/core/model/request.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/model/times.h"
-#include "daemon/core/ticket/final.h"
 #include "daemon/op/op.h"
 
 #include "daemon/base/assert.h"

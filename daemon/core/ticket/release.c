@@ -6,10 +6,9 @@
 #include "daemon/core/model/stats.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/model/times.h"
-#include "daemon/core/ticket/advance.h"
-#include "daemon/core/ticket/final.h"
 #include "daemon/core/ticket/hold.h"
 #include "daemon/core/ticket/leave.h"
+#include "daemon/core/ticket/tickets.h"
 #include "daemon/op/op.h"
 
 #include "daemon/base/assert.h"

@@ -2,16 +2,14 @@
  * Events of a ticket: the answer to its operation, its timer, a grant or a loss
  * that another broker or a script tells of, the end of wait=.
  */
-#include "daemon/core/ticket/ticket_event.h"
+#include "daemon/core/ticket/tickets.h"
 
 #include "daemon/core/model/hooks.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/ticket/acquire.h"
-#include "daemon/core/ticket/final.h"
 #include "daemon/core/ticket/grant.h"
 #include "daemon/core/ticket/hold.h"
 #include "daemon/core/ticket/leave.h"
-#include "daemon/core/ticket/question.h"
 #include "daemon/core/ticket/release.h"
 #include "daemon/core/ticket/renew.h"
 #include "daemon/core/ticket/wait.h"

@@ -2,12 +2,11 @@
  * Tickets whose connection has ended: given up with the session, kept for
  * another connection, or left to another broker.
  */
-#include "daemon/core/ticket/unattended.h"
+#include "daemon/core/ticket/tickets.h"
 
 #include "daemon/core/model/op_pool.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/ticket.h"
-#include "daemon/core/ticket/advance.h"
 #include "daemon/core/ticket/hold.h"
 #include "daemon/core/ticket/leave.h"
 #include "daemon/op/op.h"

@@ -18,9 +18,8 @@
 #include "daemon/core/model/request.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/ticket.h"
-#include "daemon/core/ticket/final.h"
 #include "daemon/core/ticket/leave.h"
-#include "daemon/core/ticket/question.h"
+#include "daemon/core/ticket/tickets.h"
 #include "daemon/op/op.h"
 
 #include "daemon/base/assert.h"
