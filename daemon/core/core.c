@@ -28,9 +28,8 @@
 #include "daemon/core/model/op_pool.h"
 #include "daemon/core/model/owner.h"
 #include "daemon/core/model/session_table.h"
-#include "daemon/core/ticket/renew.h"
+#include "daemon/core/ticket/states.h"
 #include "daemon/core/ticket/tickets.h"
-#include "daemon/core/ticket/wait.h"
 #include "daemon/op/op.h"
 
 #include "daemon/base/assert.h"

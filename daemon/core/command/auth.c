@@ -24,8 +24,8 @@
 #include "daemon/core/model/request.h"
 #include "daemon/core/model/rights.h"
 #include "daemon/core/model/session_table.h"
+#include "daemon/core/ticket/states.h"
 #include "daemon/core/ticket/tickets.h"
-#include "daemon/core/ticket/wait.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"

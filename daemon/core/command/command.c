@@ -20,8 +20,8 @@
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/stats.h"
 #include "daemon/core/model/ticket.h"
+#include "daemon/core/ticket/states.h"
 #include "daemon/core/ticket/tickets.h"
-#include "daemon/core/ticket/wait.h"
 #include "daemon/op/op.h"
 
 #include "daemon/base/assert.h"

@@ -2,7 +2,7 @@
  * Redis' answers about a ticket that is not granted yet, and how a wait goes on
  * or ends by them.
  */
-#include "daemon/core/ticket/acquire.h"
+#include "daemon/core/ticket/states.h"
 
 #include "daemon/core/answer/answer.h"
 #include "daemon/core/model/ages.h"
@@ -13,10 +13,7 @@
 #include "daemon/core/model/stats.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/model/times.h"
-#include "daemon/core/ticket/grant.h"
-#include "daemon/core/ticket/leave.h"
 #include "daemon/core/ticket/tickets.h"
-#include "daemon/core/ticket/wait.h"
 #include "daemon/op/op.h"
 
 #include "daemon/base/assert.h"

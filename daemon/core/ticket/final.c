@@ -10,7 +10,7 @@
 #include "daemon/core/model/rights.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/stats.h"
-#include "daemon/core/ticket/leave.h"
+#include "daemon/core/ticket/states.h"
 
 #include "daemon/base/assert.h"
 

@@ -2,14 +2,12 @@
  * Redis has granted a lock: who is to have it, and until when the hold may be
  * believed in.
  */
-#include "daemon/core/ticket/grant.h"
+#include "daemon/core/ticket/states.h"
 
 #include "daemon/core/model/hooks.h"
 #include "daemon/core/model/lock.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/model/times.h"
-#include "daemon/core/ticket/hold.h"
-#include "daemon/core/ticket/leave.h"
 #include "daemon/core/ticket/tickets.h"
 #include "daemon/op/op.h"
 

@@ -11,7 +11,7 @@
  *
  * See DESIGN.md D2.1, D8.2 and D9.
  */
-#include "daemon/core/ticket/hold.h"
+#include "daemon/core/ticket/states.h"
 
 #include "daemon/core/answer/answer.h"
 #include "daemon/core/model/hooks.h"
@@ -20,7 +20,6 @@
 #include "daemon/core/model/stats.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/model/times.h"
-#include "daemon/core/ticket/leave.h"
 #include "daemon/core/ticket/tickets.h"
 #include "daemon/op/op.h"
 

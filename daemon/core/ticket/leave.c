@@ -2,7 +2,7 @@
  * A ticket that is LEAVING: it is struck out of the lock's record, repeatedly
  * until Redis confirms it or the lease is over. release.c takes the answers.
  */
-#include "daemon/core/ticket/leave.h"
+#include "daemon/core/ticket/states.h"
 
 #include "daemon/core/model/lock.h"
 #include "daemon/core/model/op_pool.h"

@@ -25,8 +25,7 @@
 #include "daemon/core/model/request.h"
 #include "daemon/core/model/stats.h"
 #include "daemon/core/model/ticket.h"
-#include "daemon/core/ticket/leave.h"
-#include "daemon/core/ticket/wait.h"
+#include "daemon/core/ticket/states.h"
 
 #include "daemon/base/assert.h"
 

@@ -1,13 +1,11 @@
 /* Redis' answers to the release of a LEAVING ticket, for its requests. */
-#include "daemon/core/ticket/release.h"
+#include "daemon/core/ticket/states.h"
 
 #include "daemon/core/model/hooks.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/stats.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/model/times.h"
-#include "daemon/core/ticket/hold.h"
-#include "daemon/core/ticket/leave.h"
 #include "daemon/core/ticket/tickets.h"
 #include "daemon/op/op.h"
 

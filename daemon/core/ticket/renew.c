@@ -2,15 +2,13 @@
  * The renewals of a hold: when they are due, what Redis said to them, and the
  * warnings where they are late.
  */
-#include "daemon/core/ticket/renew.h"
+#include "daemon/core/ticket/states.h"
 
 #include "daemon/core/answer/answer.h"
 #include "daemon/core/model/request.h"
 #include "daemon/core/model/stats.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/model/times.h"
-#include "daemon/core/ticket/grant.h"
-#include "daemon/core/ticket/hold.h"
 #include "daemon/core/ticket/tickets.h"
 #include "daemon/op/op.h"
 

@@ -6,13 +6,7 @@
 
 #include "daemon/core/model/hooks.h"
 #include "daemon/core/model/ticket.h"
-#include "daemon/core/ticket/acquire.h"
-#include "daemon/core/ticket/grant.h"
-#include "daemon/core/ticket/hold.h"
-#include "daemon/core/ticket/leave.h"
-#include "daemon/core/ticket/release.h"
-#include "daemon/core/ticket/renew.h"
-#include "daemon/core/ticket/wait.h"
+#include "daemon/core/ticket/states.h"
 #include "daemon/op/op.h"
 
 /*

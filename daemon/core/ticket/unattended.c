@@ -7,8 +7,7 @@
 #include "daemon/core/model/op_pool.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/ticket.h"
-#include "daemon/core/ticket/hold.h"
-#include "daemon/core/ticket/leave.h"
+#include "daemon/core/ticket/states.h"
 #include "daemon/op/op.h"
 
 #include "daemon/base/assert.h"

@@ -10,7 +10,7 @@
  * The timer of the lock is the backstop of hand-over. Only the first of our
  * waiters asks when the holder's lease may be over: a queue is never a herd.
  */
-#include "daemon/core/ticket/wait.h"
+#include "daemon/core/ticket/states.h"
 
 #include "daemon/core/model/hooks.h"
 #include "daemon/core/model/lock.h"
@@ -18,7 +18,6 @@
 #include "daemon/core/model/request.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/ticket.h"
-#include "daemon/core/ticket/leave.h"
 #include "daemon/core/ticket/tickets.h"
 #include "daemon/op/op.h"
 
