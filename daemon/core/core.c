@@ -12,7 +12,6 @@
 #include "daemon/core/command/session_time.h"
 #include "daemon/core/command/stop.h"
 #include "daemon/core/feature/audit.h"
-#include "daemon/core/feature/audit_question.h"
 #include "daemon/core/feature/deadlock.h"
 #include "daemon/core/feature/inspection_queue.h"
 #include "daemon/core/feature/inspections.h"

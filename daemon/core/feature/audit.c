@@ -16,8 +16,6 @@
 #include "daemon/core/feature/audit.h"
 
 #include "daemon/core/answer/answer.h"
-#include "daemon/core/feature/audit_case.h"
-#include "daemon/core/feature/audit_question.h"
 #include "daemon/core/model/lock.h"
 #include "daemon/core/model/op_pool.h"
 #include "daemon/core/model/request.h"

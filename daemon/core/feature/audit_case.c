@@ -2,7 +2,7 @@
  * Findings of an audit: from the tickets of a record to the line, `ITEM` or
  * hook that tells of them. finding.c has these three forms.
  */
-#include "daemon/core/feature/audit_case.h"
+#include "daemon/core/feature/audit.h"
 
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/stats.h"

@@ -2,7 +2,7 @@
  * The question to the broker of a hold: does it know the hold? An audit has one
  * such question open at a time.
  */
-#include "daemon/core/feature/audit_question.h"
+#include "daemon/core/feature/audit.h"
 
 #include "daemon/core/feature/message.h"
 #include "daemon/core/model/lock.h"

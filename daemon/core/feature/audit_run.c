@@ -2,7 +2,7 @@
  * The parts that all files of an audit share: the limits of namespaces, the
  * record at hand, and the AUDIT that the run is for.
  */
-#include "daemon/core/feature/audit_run.h"
+#include "daemon/core/feature/audit.h"
 
 #include "daemon/base/assert.h"
 
