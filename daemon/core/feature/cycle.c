@@ -1,7 +1,7 @@
 /*
  * A cycle of a deadlock as text: the names of its locks, and its sessions.
  */
-#include "daemon/core/feature/cycle.h"
+#include "daemon/core/feature/deadlock.h"
 
 #include "daemon/core/model/session_table.h"
 

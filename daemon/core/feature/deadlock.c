@@ -29,12 +29,8 @@
  */
 #include "daemon/core/feature/deadlock.h"
 
-#include "daemon/core/feature/cycle.h"
-#include "daemon/core/feature/inspection_queue.h"
+#include "daemon/core/feature/listing.h"
 #include "daemon/core/feature/message.h"
-#include "daemon/core/feature/probe.h"
-#include "daemon/core/feature/recent.h"
-#include "daemon/core/feature/search_marks.h"
 #include "daemon/core/model/lock.h"
 #include "daemon/core/model/owner.h"
 #include "daemon/core/model/session_table.h"

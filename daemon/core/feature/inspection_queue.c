@@ -8,9 +8,8 @@
  * lock have half, and they take turns with those that have come from another
  * lock. A probe that verifies a cycle always has room, and comes first.
  */
-#include "daemon/core/feature/inspection_queue.h"
+#include "daemon/core/feature/deadlock.h"
 
-#include "daemon/core/feature/probe.h"
 #include "daemon/core/model/lock.h"
 
 #include "daemon/base/assert.h"

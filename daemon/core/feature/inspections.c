@@ -11,11 +11,8 @@
  *
  * See DESIGN.md D6.3.
  */
-#include "daemon/core/feature/inspections.h"
-
 #include "daemon/core/feature/deadlock.h"
-#include "daemon/core/feature/inspection_queue.h"
-#include "daemon/core/feature/probe.h"
+
 #include "daemon/core/model/op_pool.h"
 #include "daemon/op/op.h"
 

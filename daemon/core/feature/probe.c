@@ -2,9 +2,8 @@
  * Probes as messages: kind, count, index, then the nodes. Of 'D' index is how
  * many owners are asked after, which follow after a byte, `again`.
  */
-#include "daemon/core/feature/probe.h"
+#include "daemon/core/feature/deadlock.h"
 
-#include "daemon/core/feature/inspection_queue.h"
 #include "daemon/core/feature/message.h"
 
 #include "daemon/base/assert.h"

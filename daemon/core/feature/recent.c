@@ -8,7 +8,7 @@
  * Nothing here changes a lock. No secret is kept, and of the clients' words
  * names and owners only: no notes.
  */
-#include "daemon/core/feature/recent.h"
+#include "daemon/core/feature/listing.h"
 
 #include "daemon/core/answer/answer.h"
 #include "daemon/core/model/handlers.h"

@@ -5,7 +5,7 @@
  * table of fixed size. A newer mark replaces an older one of the same slot; a
  * search then visits the place again. See DESIGN.md D6.2.
  */
-#include "daemon/core/feature/search_marks.h"
+#include "daemon/core/feature/deadlock.h"
 
 #include "daemon/base/assert.h"
 
