@@ -6,11 +6,8 @@
 
 #include "daemon/core/answer/answer.h"
 #include "daemon/core/answer/behind.h"
-#include "daemon/core/command/auth.h"
 #include "daemon/core/command/command.h"
 #include "daemon/core/command/session.h"
-#include "daemon/core/command/session_time.h"
-#include "daemon/core/command/stop.h"
 #include "daemon/core/feature/audit.h"
 #include "daemon/core/feature/deadlock.h"
 #include "daemon/core/feature/listing.h"

@@ -2,7 +2,7 @@
  * Admission of a request: the rights of its user, and the limits on outstanding
  * requests.
  */
-#include "daemon/core/command/admit.h"
+#include "daemon/core/command/command.h"
 
 #include "daemon/core/answer/answer.h"
 #include "daemon/core/model/request.h"

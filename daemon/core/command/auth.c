@@ -13,10 +13,9 @@
  * are random (see base/users.c). The later lines of the session are served
  * after the answer (behind.c).
  */
-#include "daemon/core/command/auth.h"
+#include "daemon/core/command/command.h"
 
 #include "daemon/core/answer/answer.h"
-#include "daemon/core/command/admit.h"
 #include "daemon/core/command/session.h"
 #include "daemon/core/feature/watch.h"
 #include "daemon/core/model/address.h"

@@ -5,10 +5,7 @@
 #include "daemon/core/command/command.h"
 
 #include "daemon/core/answer/answer.h"
-#include "daemon/core/command/admit.h"
-#include "daemon/core/command/auth.h"
 #include "daemon/core/command/session.h"
-#include "daemon/core/command/stop.h"
 #include "daemon/core/feature/audit.h"
 #include "daemon/core/feature/listing.h"
 #include "daemon/core/feature/watch.h"

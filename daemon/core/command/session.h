@@ -1,10 +1,12 @@
 /*
- * Sessions from greeting to BYE. See session.c.
+ * Sessions, and their times.
  */
 #ifndef HOLDFAST_CORE_COMMAND_SESSION_H
 #define HOLDFAST_CORE_COMMAND_SESSION_H
 
 #include "daemon/core/model/state.h"
+
+/* session.c */
 
 /* Sets the session's timer to the soonest of its times. */
 void session_arm(struct core *core, struct session *session);
@@ -77,5 +79,13 @@ void session_close(struct core *core, struct session *session,
 /* The client sends no more. The session closes, after an AUTH that is under
  * way. */
 void session_eof(struct core *core, struct session *session);
+
+/* session_time.c */
+
+/* The time of a session has come. The session may be gone afterwards. */
+void session_timer(struct core *core, struct session *session);
+
+/* Ends the sessions that nothing keeps, at the end of a step. */
+void session_end_all(struct core *core);
 
 #endif

@@ -3,13 +3,11 @@
  * and the stop of the broker. At the end of a step, sessions without a reason
  * to live end.
  */
-#include "daemon/core/command/session_time.h"
+#include "daemon/core/command/session.h"
 
 #include "daemon/core/answer/answer.h"
 #include "daemon/core/answer/behind.h"
-#include "daemon/core/command/auth.h"
 #include "daemon/core/command/command.h"
-#include "daemon/core/command/session.h"
 #include "daemon/core/model/rights.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/ticket/tickets.h"

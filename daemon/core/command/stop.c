@@ -1,7 +1,7 @@
 /*
  * The stop of the broker: the word to all sessions, and the end of grace.
  */
-#include "daemon/core/command/stop.h"
+#include "daemon/core/command/command.h"
 
 #include "daemon/core/feature/audit.h"
 
