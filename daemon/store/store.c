@@ -4,11 +4,7 @@
  */
 #include "daemon/store/store.h"
 
-#include "daemon/store/conn/conn_life.h"
-#include "daemon/store/conn/conn_time.h"
-#include "daemon/store/conn/handshake.h"
-#include "daemon/store/conn/health.h"
-#include "daemon/store/conn/reply.h"
+#include "daemon/store/conn/life.h"
 #include "daemon/store/node/conn.h"
 #include "daemon/store/node/route.h"
 #include "daemon/store/queue/audit.h"

@@ -6,7 +6,7 @@
 #include "tests/unit/log_kept.h"
 #include "tests/unit/store_rig.h"
 
-#include "daemon/store/conn/mark.h"
+#include "daemon/store/conn/life.h"
 #include "daemon/store/node/conn.h"
 #include "daemon/store/node/history.h"
 #include "daemon/store/node/route.h"

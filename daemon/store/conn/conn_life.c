@@ -2,7 +2,7 @@
  * A connection begins, is lost, or is given up; what becomes of its calls, and
  * of what waits at its node.
  */
-#include "daemon/store/conn/conn_life.h"
+#include "daemon/store/conn/life.h"
 
 #include "daemon/store/model/times.h"
 #include "daemon/store/node/conn.h"

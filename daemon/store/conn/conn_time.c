@@ -2,10 +2,8 @@
  * Time passes for a connection: it connects again, asks what is due, is late,
  * or is given up.
  */
-#include "daemon/store/conn/conn_time.h"
+#include "daemon/store/conn/life.h"
 
-#include "daemon/store/conn/conn_life.h"
-#include "daemon/store/conn/mark.h"
 #include "daemon/store/model/times.h"
 #include "daemon/store/node/conn.h"
 #include "daemon/store/node/history.h"
@@ -14,7 +12,7 @@
 #include "daemon/store/queue/call.h"
 #include "daemon/store/queue/call_error.h"
 #include "daemon/store/queue/confirm.h"
-#include "daemon/store/strict/replicas.h"
+#include "daemon/store/strict/strict.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"

@@ -2,15 +2,14 @@
  * The handshake of a connection: who is there, whether it can be used, what it
  * needs before the first script call, and what INFO and TIME say of it later.
  */
-#include "daemon/store/conn/handshake.h"
+#include "daemon/store/conn/life.h"
 
-#include "daemon/store/conn/conn_life.h"
 #include "daemon/store/node/conn.h"
 #include "daemon/store/node/fault.h"
 #include "daemon/store/node/history.h"
 #include "daemon/store/node/script.h"
 #include "daemon/store/node/sentinel.h"
-#include "daemon/store/strict/replicas.h"
+#include "daemon/store/strict/strict.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"

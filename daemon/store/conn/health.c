@@ -10,7 +10,7 @@
  * Once a turn the faults, and what is known of settling, replicas, slots and
  * Sentinels, become the one struct health that core and io show.
  */
-#include "daemon/store/conn/health.h"
+#include "daemon/store/conn/life.h"
 
 #include "daemon/store/node/conn.h"
 #include "daemon/store/node/history.h"

@@ -2,7 +2,7 @@
  * The marker of a node: a broker writes it where it is settled, and reads it
  * where it is not. See history.c.
  */
-#include "daemon/store/conn/mark.h"
+#include "daemon/store/conn/life.h"
 
 #include "daemon/store/node/conn.h"
 #include "daemon/store/node/fault.h"

@@ -2,18 +2,15 @@
  * Input of a connection: answers to calls, each to the file that has asked, and
  * messages of brokers and scripts.
  */
-#include "daemon/store/conn/reply.h"
+#include "daemon/store/conn/life.h"
 
-#include "daemon/store/conn/conn_life.h"
-#include "daemon/store/conn/handshake.h"
-#include "daemon/store/conn/mark.h"
 #include "daemon/store/node/conn.h"
 #include "daemon/store/node/fault.h"
 #include "daemon/store/node/peers.h"
 #include "daemon/store/node/script.h"
 #include "daemon/store/node/sentinel.h"
 #include "daemon/store/queue/call_result.h"
-#include "daemon/store/strict/replicas.h"
+#include "daemon/store/strict/strict.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"

@@ -16,7 +16,6 @@
 #include "daemon/store/queue/call.h"
 #include "daemon/store/queue/call_error.h"
 #include "daemon/store/queue/call_result.h"
-#include "daemon/store/strict/replicas.h"
 #include "daemon/store/strict/strict.h"
 
 #include "daemon/base/assert.h"

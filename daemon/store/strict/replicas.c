@@ -16,11 +16,10 @@
  *
  * See DESIGN.md D4.2 and D4.3.
  */
-#include "daemon/store/strict/replicas.h"
+#include "daemon/store/strict/strict.h"
 
 #include "daemon/store/node/conn.h"
 #include "daemon/store/node/history.h"
-#include "daemon/store/strict/strict.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"

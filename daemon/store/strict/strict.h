@@ -1,10 +1,12 @@
 /*
- * Answers that need the confirmation of replicas. See strict.c.
+ * Strict: which answers wait for replicas, and how far these are.
  */
 #ifndef HOLDFAST_STORE_STRICT_STRICT_H
 #define HOLDFAST_STORE_STRICT_STRICT_H
 
 #include "daemon/store/model/state.h"
+
+/* strict.c */
 
 enum op_grants {
     KIND_READS,
@@ -34,5 +36,23 @@ bool confirm_hold(struct call *call, const struct resp *reply);
  * written before it, under that replication ID. */
 void confirm_verdict(struct store *store, struct conn *conn, bool all_have_it,
     struct text id, uint64_t now_us);
+
+/* replicas.c */
+
+/* Frees the list of replicas. */
+void replicas_forget(struct replicas *replicas);
+
+/* An ack connection is connected. It counts no replica before it answers. */
+void replicas_begin(struct store *store, struct conn *ack, uint64_t now_us);
+
+/* Asks the ack connection for the replicas and their progress. */
+void replicas_ask(struct store *store, struct conn *ack, uint64_t now_us);
+
+/* When an idle ack connection must be asked again. */
+uint64_t replicas_due_us(const struct store *store, const struct conn *ack);
+
+/* Takes an answer to replicas_begin() or replicas_ask(). */
+void replicas_reply(struct store *store, struct conn *ack,
+    const struct call *call, uint64_t now_us, const struct resp *reply);
 
 #endif

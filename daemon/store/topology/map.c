@@ -8,14 +8,14 @@
  */
 #include "daemon/store/topology/map.h"
 
-#include "daemon/store/conn/conn_life.h"
+#include "daemon/store/conn/life.h"
 #include "daemon/store/model/times.h"
 #include "daemon/store/node/conn.h"
 #include "daemon/store/node/history.h"
 #include "daemon/store/node/route.h"
 #include "daemon/store/node/sentinel.h"
 #include "daemon/store/queue/op_queue.h"
-#include "daemon/store/strict/replicas.h"
+#include "daemon/store/strict/strict.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"

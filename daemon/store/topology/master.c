@@ -4,7 +4,7 @@
  */
 #include "daemon/store/topology/master.h"
 
-#include "daemon/store/conn/conn_life.h"
+#include "daemon/store/conn/life.h"
 #include "daemon/store/node/conn.h"
 #include "daemon/store/node/route.h"
 #include "daemon/store/node/sentinel.h"
