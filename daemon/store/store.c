@@ -7,10 +7,7 @@
 #include "daemon/store/conn/life.h"
 #include "daemon/store/node/conn.h"
 #include "daemon/store/node/route.h"
-#include "daemon/store/queue/audit.h"
-#include "daemon/store/queue/call.h"
-#include "daemon/store/queue/confirm.h"
-#include "daemon/store/queue/op_queue.h"
+#include "daemon/store/queue/queue.h"
 #include "daemon/store/strict/strict.h"
 #include "daemon/store/topology/quorum.h"
 

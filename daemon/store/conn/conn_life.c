@@ -8,10 +8,7 @@
 #include "daemon/store/node/conn.h"
 #include "daemon/store/node/fault.h"
 #include "daemon/store/node/history.h"
-#include "daemon/store/queue/call_error.h"
-#include "daemon/store/queue/confirm.h"
-#include "daemon/store/queue/lane.h"
-#include "daemon/store/queue/op_queue.h"
+#include "daemon/store/queue/queue.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"

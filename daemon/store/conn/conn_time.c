@@ -9,9 +9,7 @@
 #include "daemon/store/node/history.h"
 #include "daemon/store/node/peers.h"
 #include "daemon/store/node/sentinel.h"
-#include "daemon/store/queue/call.h"
-#include "daemon/store/queue/call_error.h"
-#include "daemon/store/queue/confirm.h"
+#include "daemon/store/queue/queue.h"
 #include "daemon/store/strict/strict.h"
 
 #include "daemon/base/assert.h"

@@ -9,7 +9,7 @@
 #include "daemon/store/node/peers.h"
 #include "daemon/store/node/script.h"
 #include "daemon/store/node/sentinel.h"
-#include "daemon/store/queue/call_result.h"
+#include "daemon/store/queue/queue.h"
 #include "daemon/store/strict/strict.h"
 
 #include "daemon/base/assert.h"

@@ -7,12 +7,11 @@
  * A step is what comes last at a node, and is tried only once: the core knows
  * what it is worth.
  */
-#include "daemon/store/queue/audit.h"
+#include "daemon/store/queue/queue.h"
 
 #include "daemon/store/node/conn.h"
 #include "daemon/store/node/history.h"
 #include "daemon/store/node/route.h"
-#include "daemon/store/queue/op_queue.h"
 
 #include "daemon/base/assert.h"
 

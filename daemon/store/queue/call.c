@@ -19,14 +19,12 @@
  *
  * See DESIGN.md D8.3 and D8.4.
  */
-#include "daemon/store/queue/call.h"
+#include "daemon/store/queue/queue.h"
 
 #include "daemon/store/model/times.h"
 #include "daemon/store/node/conn.h"
 #include "daemon/store/node/history.h"
 #include "daemon/store/node/script.h"
-#include "daemon/store/queue/audit.h"
-#include "daemon/store/queue/op_queue.h"
 #include "daemon/store/strict/strict.h"
 
 #include "daemon/base/assert.h"

@@ -2,7 +2,7 @@
  * Errors of calls: redirects are followed, errors before anything ran are tried
  * again, other errors end the operations. See DESIGN.md D8.3 and D8.4.
  */
-#include "daemon/store/queue/call_error.h"
+#include "daemon/store/queue/queue.h"
 
 #include "daemon/store/model/times.h"
 #include "daemon/store/node/conn.h"
@@ -10,7 +10,6 @@
 #include "daemon/store/node/history.h"
 #include "daemon/store/node/route.h"
 #include "daemon/store/node/script.h"
-#include "daemon/store/queue/op_queue.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"

@@ -10,12 +10,9 @@
  *
  * See DESIGN.md D4.1.
  */
-#include "daemon/store/queue/confirm.h"
+#include "daemon/store/queue/queue.h"
 
 #include "daemon/store/node/conn.h"
-#include "daemon/store/queue/call.h"
-#include "daemon/store/queue/call_error.h"
-#include "daemon/store/queue/call_result.h"
 #include "daemon/store/strict/strict.h"
 
 #include "daemon/base/assert.h"

@@ -8,7 +8,7 @@
  * gives its place to the next one. Operations of the broker itself have no
  * session. They count as those of one.
  */
-#include "daemon/store/queue/lane.h"
+#include "daemon/store/queue/queue.h"
 
 #include "daemon/base/assert.h"
 

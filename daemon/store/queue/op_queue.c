@@ -2,10 +2,9 @@
  * The place of an operation: in its lane at a node, parked until there is a
  * route, or done.
  */
-#include "daemon/store/queue/op_queue.h"
+#include "daemon/store/queue/queue.h"
 
 #include "daemon/store/node/conn.h"
-#include "daemon/store/queue/lane.h"
 
 #include "daemon/base/assert.h"
 

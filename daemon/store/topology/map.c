@@ -14,7 +14,7 @@
 #include "daemon/store/node/history.h"
 #include "daemon/store/node/route.h"
 #include "daemon/store/node/sentinel.h"
-#include "daemon/store/queue/op_queue.h"
+#include "daemon/store/queue/queue.h"
 #include "daemon/store/strict/strict.h"
 
 #include "daemon/base/assert.h"

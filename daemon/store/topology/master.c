@@ -8,7 +8,7 @@
 #include "daemon/store/node/conn.h"
 #include "daemon/store/node/route.h"
 #include "daemon/store/node/sentinel.h"
-#include "daemon/store/queue/op_queue.h"
+#include "daemon/store/queue/queue.h"
 #include "daemon/store/topology/map.h"
 
 #include "daemon/base/assert.h"

@@ -5,7 +5,7 @@
 #include "daemon/store/topology/outcome.h"
 
 #include "daemon/store/model/times.h"
-#include "daemon/store/queue/op_queue.h"
+#include "daemon/store/queue/queue.h"
 #include "daemon/store/topology/bid.h"
 #include "daemon/store/topology/vote.h"
 

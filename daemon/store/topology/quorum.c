@@ -7,7 +7,7 @@
 #include "daemon/store/model/quorum.h"
 #include "daemon/store/node/conn.h"
 #include "daemon/store/node/fence_clock.h"
-#include "daemon/store/queue/op_queue.h"
+#include "daemon/store/queue/queue.h"
 #include "daemon/store/topology/bid.h"
 #include "daemon/store/topology/outcome.h"
 #include "daemon/store/topology/round.h"

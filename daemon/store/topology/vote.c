@@ -4,7 +4,7 @@
 #include "daemon/store/topology/vote.h"
 
 #include "daemon/store/node/conn.h"
-#include "daemon/store/queue/op_queue.h"
+#include "daemon/store/queue/queue.h"
 
 #include "daemon/base/assert.h"
 
