@@ -2,7 +2,7 @@
  * Bids: who waits at this broker for a lock of a quorum, in what order, and in
  * whose turn they try. See model/quorum.h.
  */
-#include "daemon/store/topology/bid.h"
+#include "daemon/store/topology/quorum.h"
 
 #include "daemon/store/model/quorum.h"
 

@@ -2,12 +2,10 @@
  * Outcomes of a bid: it waits, wins, loses, or has left. The core's
  * operation is answered then.
  */
-#include "daemon/store/topology/outcome.h"
+#include "daemon/store/topology/quorum.h"
 
 #include "daemon/store/model/times.h"
 #include "daemon/store/queue/queue.h"
-#include "daemon/store/topology/bid.h"
-#include "daemon/store/topology/vote.h"
 
 #include "daemon/base/assert.h"
 

@@ -8,10 +8,6 @@
 #include "daemon/store/node/conn.h"
 #include "daemon/store/node/fence_clock.h"
 #include "daemon/store/queue/queue.h"
-#include "daemon/store/topology/bid.h"
-#include "daemon/store/topology/outcome.h"
-#include "daemon/store/topology/round.h"
-#include "daemon/store/topology/vote.h"
 
 #include "daemon/base/assert.h"
 

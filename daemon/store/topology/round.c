@@ -15,14 +15,11 @@
  *
  * See DESIGN.md D5.1, D5.2 and D5.4.
  */
-#include "daemon/store/topology/round.h"
+#include "daemon/store/topology/quorum.h"
 
 #include "daemon/store/model/quorum.h"
 #include "daemon/store/model/times.h"
 #include "daemon/store/node/conn.h"
-#include "daemon/store/topology/bid.h"
-#include "daemon/store/topology/outcome.h"
-#include "daemon/store/topology/vote.h"
 
 #include "daemon/base/assert.h"
 

@@ -4,7 +4,6 @@
 #include "daemon/store/model/topology.h"
 
 #include "daemon/store/model/state.h"
-#include "daemon/store/topology/bid.h"
 #include "daemon/store/topology/map.h"
 #include "daemon/store/topology/master.h"
 #include "daemon/store/topology/quorum.h"

@@ -1,7 +1,7 @@
 /*
  * Rounds and their votes: begun, sent, over. round.c decides.
  */
-#include "daemon/store/topology/vote.h"
+#include "daemon/store/topology/quorum.h"
 
 #include "daemon/store/node/conn.h"
 #include "daemon/store/queue/queue.h"
