@@ -6,7 +6,7 @@
 
 #include "daemon/store/node/conn.h"
 #include "daemon/store/node/fault.h"
-#include "daemon/store/node/peers.h"
+#include "daemon/store/node/history.h"
 #include "daemon/store/node/script.h"
 #include "daemon/store/node/sentinel.h"
 #include "daemon/store/queue/queue.h"

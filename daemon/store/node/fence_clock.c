@@ -12,7 +12,7 @@
  *
  * See DESIGN.md D2.5.
  */
-#include "daemon/store/node/fence_clock.h"
+#include "daemon/store/node/history.h"
 
 #define FAR_US  UINT64_C(86400000000)
 #define JUMP_US 10000000 /* FENCE_JUMP of lua/call.lua */

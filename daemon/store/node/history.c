@@ -35,7 +35,6 @@
 #include "daemon/store/node/history.h"
 
 #include "daemon/store/node/conn.h"
-#include "daemon/store/node/fence_clock.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"

@@ -1,10 +1,12 @@
 /*
- * History and clock of a node: whether it may grant. See history.c.
+ * History and clock of a node, and what other brokers tell.
  */
 #ifndef HOLDFAST_STORE_NODE_HISTORY_H
 #define HOLDFAST_STORE_NODE_HISTORY_H
 
 #include "daemon/store/model/state.h"
+
+/* history.c */
 
 /* The marker is not true any more: it is read again, and a write that is under
  * way does not count. */
@@ -83,5 +85,31 @@ uint64_t peers_settle_us(const struct store *store, uint64_t now_us);
 /* Whether the longest lease that a broker has told is still to be waited
  * for. */
 bool longest_counts(const struct store *store, uint64_t now_us);
+
+/* fence_clock.c */
+
+/* The fence clock at `now_us`, in microseconds since 1970. */
+uint64_t fence_clock_us(const struct store *store, uint64_t now_us);
+
+/* Takes a time that a clock has told. True: the fence clock was behind it. A
+ * time too far ahead is ignored. */
+bool fence_clock_hear(struct store *store, uint64_t clock_us, uint64_t now_us);
+
+/* The floor for fences at all nodes of a quorum, in microseconds. 0: a node
+ * would not believe it. */
+uint64_t fence_clock_floor(const struct store *store);
+
+/* peers.c */
+
+/* Exchanges settings and leases with other brokers by the node, if it is time
+ * for that. */
+void peers_tick(struct store *store, struct conn *conn, uint64_t now_us);
+
+/* When peers_tick() has something to do; WHEEL_NEVER: not. */
+uint64_t peers_next_us(const struct store *store, const struct conn *conn);
+
+/* Takes the answer to a question of peers_tick(). */
+void peers_reply(struct store *store, struct conn *conn,
+    const struct call *call, const struct resp *reply, uint64_t now_us);
 
 #endif

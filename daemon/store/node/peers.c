@@ -19,12 +19,11 @@
  *
  * See DESIGN.md D12 and D5.7.
  */
-#include "daemon/store/node/peers.h"
+#include "daemon/store/node/history.h"
 
 #include "daemon/store/model/state.h"
 #include "daemon/store/node/conn.h"
 #include "daemon/store/node/fault.h"
-#include "daemon/store/node/history.h"
 
 #include "daemon/base/log.h"
 

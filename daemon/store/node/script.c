@@ -8,7 +8,6 @@
 
 #include "daemon/store/node/conn.h"
 #include "daemon/store/node/fault.h"
-#include "daemon/store/node/fence_clock.h"
 #include "daemon/store/node/history.h"
 
 #include "daemon/base/assert.h"

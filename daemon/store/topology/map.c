@@ -6,7 +6,7 @@
  * without need: a slot that moved and was not asked for since should be known
  * to have, when its old node is lost.
  */
-#include "daemon/store/topology/map.h"
+#include "daemon/store/topology/single.h"
 
 #include "daemon/store/conn/life.h"
 #include "daemon/store/model/times.h"

@@ -2,14 +2,13 @@
  * The master that the Sentinels name: their answers, the count of their votes,
  * and the change to another master.
  */
-#include "daemon/store/topology/master.h"
+#include "daemon/store/topology/single.h"
 
 #include "daemon/store/conn/life.h"
 #include "daemon/store/node/conn.h"
 #include "daemon/store/node/route.h"
 #include "daemon/store/node/sentinel.h"
 #include "daemon/store/queue/queue.h"
-#include "daemon/store/topology/map.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"

@@ -6,7 +6,7 @@
 
 #include "daemon/store/model/quorum.h"
 #include "daemon/store/node/conn.h"
-#include "daemon/store/node/fence_clock.h"
+#include "daemon/store/node/history.h"
 #include "daemon/store/queue/queue.h"
 
 #include "daemon/base/assert.h"

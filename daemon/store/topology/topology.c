@@ -4,9 +4,8 @@
 #include "daemon/store/model/topology.h"
 
 #include "daemon/store/model/state.h"
-#include "daemon/store/topology/map.h"
-#include "daemon/store/topology/master.h"
 #include "daemon/store/topology/quorum.h"
+#include "daemon/store/topology/single.h"
 
 #include "daemon/base/assert.h"
 
