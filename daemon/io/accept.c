@@ -4,12 +4,10 @@
  * handshake.c gets a TLS connection. Any other connection becomes a session at
  * once.
  */
-#include "daemon/io/accept.h"
+#include "daemon/io/listen.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/io/client.h"
-#include "daemon/io/handshake.h"
-#include "daemon/io/listen.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -12,13 +12,12 @@
  * client until one has waited that long. So handshakes under way finish, and
  * many honest clients get in one after the other.
  */
-#include "daemon/io/handshake.h"
+#include "daemon/io/listen.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
 #include "daemon/io/client.h"
 #include "daemon/io/clock.h"
-#include "daemon/io/listen.h"
 #include "daemon/io/tls.h"
 #include "daemon/op/op.h"
 

@@ -13,7 +13,6 @@
 #include "daemon/io/http.h"
 
 #include "daemon/base/assert.h"
-#include "daemon/io/http_page.h"
 #include "daemon/io/listen.h"
 #include "daemon/io/state.h"
 

@@ -1,14 +1,16 @@
 /*
- * The HTTP port of operators: the pages of http_page.c, for GET and HEAD.
- *
- * It has neither password nor encryption. So it listens on loopback by default.
+ * The HTTP port and its pages.
  */
 #ifndef HOLDFAST_IO_HTTP_H
 #define HOLDFAST_IO_HTTP_H
 
+#include "daemon/base/buffer.h"
+#include "daemon/base/text.h"
 #include "daemon/io/loop.h"
 
 struct http;
+
+/* http.c */
 
 /*
  * Answers on `count` listening sockets, up to LISTEN_SOCKETS_MAX, which it owns
@@ -18,5 +20,22 @@ struct http *http_create(struct loop *loop, const int *fds, uint32_t count);
 
 /* Closes all connections; sets *http to NULL. */
 void http_destroy(struct http **http);
+
+/* http_page.c */
+
+/* The most bytes of a page: 33 namespaces have 83 lines each of 180 bytes. */
+#define PAGE_BYTES (640 * 1024)
+
+struct page {
+    unsigned status; /* of HTTP */
+    const char *type;
+};
+
+/*
+ * Writes the page at `path` to `body`, which is empty and has PAGE_BYTES. An
+ * unknown path has a page that says so.
+ */
+struct page page_make(
+    const struct loop *loop, struct text path, struct buffer *body);
 
 #endif

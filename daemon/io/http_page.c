@@ -5,7 +5,7 @@
  * configuration have no quotes. Redis' own words are printable, and are escaped
  * in HTML. No page is longer than PAGE_BYTES.
  */
-#include "daemon/io/http_page.h"
+#include "daemon/io/http.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/io/clock.h"

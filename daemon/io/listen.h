@@ -1,10 +1,12 @@
 /*
- * Sockets to listen on, and addresses of their peers.
+ * Listening sockets, new clients, and their TLS handshakes.
  */
 #ifndef HOLDFAST_IO_LISTEN_H
 #define HOLDFAST_IO_LISTEN_H
 
 #include "daemon/io/state.h"
+
+/* listen.c */
 
 /*
  * Listens on an address, on each socket of its name; `fds` has room for
@@ -41,5 +43,43 @@ void listen_log(int fd, const char *whom);
  */
 void listen_peer(const struct sockaddr_storage *address, unsigned len,
     char *out, size_t out_bytes);
+
+/* accept.c */
+
+/* Listens on one address of listen.tcp, listen.tls or listen.unix. False:
+ * `error` says why not. */
+bool client_listen(struct loop *loop, const struct loop_address *address,
+    char *error, size_t error_bytes);
+
+/* Listens on a passed socket, which the loop owns then. False: as above. */
+bool client_listen_passed(struct loop *loop, const struct loop_socket *passed,
+    char *error, size_t error_bytes);
+
+/* Closes all listening sockets, and removes the paths that the loop made. */
+void client_stop_listening(struct loop *loop);
+
+/* loop->accept_timer: accepts again after a pause. */
+void client_accept_timer(evutil_socket_t fd, short what, void *arg);
+
+/* Ends a pause of TLS listeners, if there may be room. */
+void client_accept_tls(struct loop *loop);
+
+/* handshake.c */
+
+/* Whether a new handshake has room without ending one that is in time. */
+bool handshake_has_room(const struct loop *loop);
+
+/*
+ * Begins a client's handshake, at whose end the client is opened. False: its
+ * address has too many, or no memory; the client is the caller's.
+ */
+bool handshake_begin(struct client *client,
+    const struct sockaddr_storage *address, unsigned len);
+
+/* Goes on with handshakes that can, for a share of the turn. */
+void handshake_some(struct loop *loop);
+
+/* Ends all handshakes, and destroys their clients. */
+void handshake_stop(struct loop *loop);
 
 #endif

@@ -9,10 +9,8 @@
 
 #include "daemon/base/log.h"
 #include "daemon/base/wheel.h"
-#include "daemon/io/accept.h"
 #include "daemon/io/client.h"
 #include "daemon/io/clock.h"
-#include "daemon/io/handshake.h"
 #include "daemon/io/http.h"
 #include "daemon/io/listen.h"
 #include "daemon/io/redis.h"
