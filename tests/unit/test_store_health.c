@@ -6,7 +6,7 @@
 #include "tests/unit/log_kept.h"
 #include "tests/unit/sentinel_rig.h"
 
-#include "daemon/store/node/fault.h"
+#include "daemon/store/node/conn.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -6,7 +6,6 @@
 
 #include "daemon/store/model/times.h"
 #include "daemon/store/node/conn.h"
-#include "daemon/store/node/fault.h"
 #include "daemon/store/node/history.h"
 #include "daemon/store/queue/queue.h"
 

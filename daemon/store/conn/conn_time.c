@@ -7,7 +7,7 @@
 #include "daemon/store/model/times.h"
 #include "daemon/store/node/conn.h"
 #include "daemon/store/node/history.h"
-#include "daemon/store/node/sentinel.h"
+#include "daemon/store/node/route.h"
 #include "daemon/store/queue/queue.h"
 #include "daemon/store/strict/strict.h"
 

@@ -5,7 +5,6 @@
 #include "daemon/store/conn/life.h"
 
 #include "daemon/store/node/conn.h"
-#include "daemon/store/node/fault.h"
 #include "daemon/store/node/history.h"
 #include "daemon/store/node/script.h"
 

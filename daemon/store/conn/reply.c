@@ -5,10 +5,9 @@
 #include "daemon/store/conn/life.h"
 
 #include "daemon/store/node/conn.h"
-#include "daemon/store/node/fault.h"
 #include "daemon/store/node/history.h"
+#include "daemon/store/node/route.h"
 #include "daemon/store/node/script.h"
-#include "daemon/store/node/sentinel.h"
 #include "daemon/store/queue/queue.h"
 #include "daemon/store/strict/strict.h"
 

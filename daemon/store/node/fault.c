@@ -3,7 +3,7 @@
  * last where it refuses what grants. health.c makes the health of the store of
  * it.
  */
-#include "daemon/store/node/fault.h"
+#include "daemon/store/node/conn.h"
 
 #include "daemon/base/assert.h"
 

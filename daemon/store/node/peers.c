@@ -23,7 +23,6 @@
 
 #include "daemon/store/model/state.h"
 #include "daemon/store/node/conn.h"
-#include "daemon/store/node/fault.h"
 
 #include "daemon/base/log.h"
 

@@ -7,7 +7,6 @@
 #include "daemon/store/node/script.h"
 
 #include "daemon/store/node/conn.h"
-#include "daemon/store/node/fault.h"
 #include "daemon/store/node/history.h"
 
 #include "daemon/base/assert.h"

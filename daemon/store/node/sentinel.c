@@ -15,7 +15,7 @@
  * then on counts: the guidelines for clients of Sentinel say to resolve anew at
  * each reconnect. The node found must call itself a master in INFO.
  */
-#include "daemon/store/node/sentinel.h"
+#include "daemon/store/node/route.h"
 
 #include "daemon/store/node/conn.h"
 

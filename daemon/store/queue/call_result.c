@@ -5,7 +5,6 @@
 #include "daemon/store/queue/queue.h"
 
 #include "daemon/store/node/conn.h"
-#include "daemon/store/node/fault.h"
 #include "daemon/store/node/history.h"
 #include "daemon/store/strict/strict.h"
 

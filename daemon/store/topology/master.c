@@ -7,7 +7,6 @@
 #include "daemon/store/conn/life.h"
 #include "daemon/store/node/conn.h"
 #include "daemon/store/node/route.h"
-#include "daemon/store/node/sentinel.h"
 #include "daemon/store/queue/queue.h"
 
 #include "daemon/base/assert.h"
