@@ -13,7 +13,6 @@
 #include "daemon/core/model/lock.h"
 #include "daemon/core/model/op_pool.h"
 #include "daemon/core/model/request.h"
-#include "daemon/core/model/rights.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/stats.h"
 #include "daemon/core/model/ticket.h"

@@ -8,7 +8,6 @@
 #include "daemon/core/answer/answer.h"
 #include "daemon/core/answer/behind.h"
 #include "daemon/core/command/command.h"
-#include "daemon/core/model/rights.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/ticket/tickets.h"
 

@@ -32,7 +32,6 @@
 #include "daemon/core/feature/listing.h"
 #include "daemon/core/feature/message.h"
 #include "daemon/core/model/lock.h"
-#include "daemon/core/model/owner.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/model/times.h"

@@ -10,7 +10,6 @@
 #include "daemon/core/answer/answer.h"
 #include "daemon/core/model/handlers.h"
 #include "daemon/core/model/request.h"
-#include "daemon/core/model/rights.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/ticket/tickets.h"

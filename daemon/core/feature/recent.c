@@ -13,7 +13,6 @@
 #include "daemon/core/answer/answer.h"
 #include "daemon/core/model/handlers.h"
 #include "daemon/core/model/op_pool.h"
-#include "daemon/core/model/rights.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/op/op.h"

@@ -6,11 +6,10 @@
  * may not see all of them.
  */
 #include "daemon/core/answer/answer.h"
-#include "daemon/core/model/ages.h"
 #include "daemon/core/model/handlers.h"
 #include "daemon/core/model/lock.h"
-#include "daemon/core/model/rights.h"
 #include "daemon/core/model/session_table.h"
+#include "daemon/core/model/stats.h"
 #include "daemon/core/model/ticket.h"
 
 #include "daemon/base/assert.h"

@@ -3,7 +3,7 @@
  *
  * Addresses without a connection are bounded in number: the oldest makes room.
  */
-#include "daemon/core/model/address.h"
+#include "daemon/core/model/session_table.h"
 
 #include "daemon/base/assert.h"
 

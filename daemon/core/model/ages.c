@@ -9,10 +9,9 @@
  * the client gives up. A ticket that Redis lost, and that is put there again,
  * still waits. A lock that nobody waits for is not counted anywhere.
  */
-#include "daemon/core/model/ages.h"
+#include "daemon/core/model/stats.h"
 
 #include "daemon/core/model/lock.h"
-#include "daemon/core/model/stats.h"
 
 #include "daemon/base/assert.h"
 

@@ -2,7 +2,7 @@
  * Owners: who holds locks and waits for them, within a session, by the word of
  * owner= or without one. There is one for as long as it has tickets.
  */
-#include "daemon/core/model/owner.h"
+#include "daemon/core/model/session_table.h"
 
 #include "daemon/base/assert.h"
 

@@ -4,7 +4,7 @@
  * Rights are looked at when a request comes. A hold outlives its right, and may
  * always be released. Without users in the settings anybody may do all.
  */
-#include "daemon/core/model/rights.h"
+#include "daemon/core/model/session_table.h"
 
 #include "daemon/core/model/request.h"
 

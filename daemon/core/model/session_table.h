@@ -1,10 +1,13 @@
 /*
- * Sessions by their IDs. See session_table.c.
+ * Sessions: IDs, owners, addresses, rights.
  */
 #ifndef HOLDFAST_CORE_MODEL_SESSION_TABLE_H
 #define HOLDFAST_CORE_MODEL_SESSION_TABLE_H
 
+#include "daemon/base/log.h"
 #include "daemon/core/model/state.h"
+
+/* session_table.c */
 
 /* Hash of an owner's word or of a session's ID, the same at every broker. */
 uint64_t core_public_hash(const void *bytes, size_t len);
@@ -83,5 +86,105 @@ void auth_waited(struct session *session);
 /* Whether lines, or the end of input, wait and the AUTH before them has its
  * reply. */
 bool auth_may_go_on(const struct session *session);
+
+/* owner.c */
+
+/* Takes memory for as many owners as tickets. False: there is none. */
+bool owner_init(struct core *core);
+
+/* Frees the memory of owners. */
+void owner_fini(struct core *core);
+
+/* The session's owner by the hash of its word; NULL: it has no ticket. */
+struct owner *owner_find(
+    const struct core *core, const struct session *session, uint64_t hash);
+
+/* Counts a ticket that has come to its session. The owner is created with its
+ * first ticket. */
+void owner_joined(struct core *core, struct ticket *ticket);
+
+/* The ticket leaves its session. The owner is gone with its last ticket. */
+void owner_left(struct core *core, struct ticket *ticket);
+
+/* Counts the change of state. To be called before ticket->state changes. */
+void owner_state(struct ticket *ticket, enum ticket_state state);
+
+/* Whether the owner can be part of a deadlock: it waits, and holds or waits for
+ * something else. */
+bool owner_is_in_between(const struct owner *owner);
+
+/* Asserts that the counts of all owners are true. For core_check(). */
+void owner_check(const struct core *core);
+
+/* address.c */
+
+/* Addresses with failures, and with nobody connected. */
+#define IDLE_MAX 4096
+
+/* Takes memory for the addresses. False: there is none. */
+bool auth_init(struct core *core);
+
+/* Frees the table of addresses. */
+void auth_fini(struct core *core);
+
+/* Forgets the failures of an address that are old enough. */
+void address_forget(const struct core *core, struct peer_address *address);
+
+/* Whether the user has as many connections as it may have. */
+bool user_is_full(const struct core *core, const struct user *user);
+
+/* Whether another connection fits by its address and its user. A refusal is
+ * counted. */
+bool auth_admits(struct core *core, const struct core_event *event);
+
+/* Gives the session its user, by that mark. It has none before, and is in no
+ * table. */
+void auth_take(struct session *session, struct user *user, uint32_t mark);
+
+/* Counts a new session for its address and its user. auth_admits() has allowed
+ * it. */
+void auth_opened(
+    struct core *core, struct session *session, const struct core_event *event);
+
+/* The session has no connection any more: its user and its address are counted
+ * down. */
+void auth_disconnected(struct core *core, struct session *session);
+
+/* How long the answer to a failed AUTH is delayed, by the failures of that
+ * address. */
+uint64_t failure_delay_us(const struct peer_address *address);
+
+/* rights.c */
+
+/* The name of the session's user; empty without one. */
+struct text auth_name(const struct session *session);
+
+/* The session's user for the log; nothing without a user. */
+struct log_pair auth_log_user(const struct session *session);
+
+/* By when the session must have a user; NEVER: it has one, or needs none. */
+uint64_t auth_due_us(const struct core *core, const struct session *session);
+
+/* Whether the session's user has the right to that name. Without users anybody
+ * has. */
+bool session_may(const struct core *core, const struct session *session,
+    enum right right, struct text name);
+
+/* The place of the first name that the session may not lock; the count of
+ * names, if it may lock all. */
+uint32_t auth_denied(const struct core *core, const struct session *session,
+    const struct multilock *multilock);
+
+/* Whether the user may see locks of that name. */
+bool auth_sees(
+    const struct core *core, const struct session *session, struct text name);
+
+/* Whether the user may do what only administrators may. */
+bool auth_is_admin(const struct core *core, const struct session *session);
+
+/* Whether the session may see the other one: the user is the same, or an
+ * administrator. */
+bool auth_knows(const struct core *core, const struct session *session,
+    const struct session *other);
 
 #endif

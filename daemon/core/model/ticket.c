@@ -13,10 +13,8 @@
 
 #include "daemon/core/model/state.h"
 
-#include "daemon/core/model/ages.h"
 #include "daemon/core/model/lock.h"
 #include "daemon/core/model/op_pool.h"
-#include "daemon/core/model/owner.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/stats.h"
 #include "daemon/op/op.h"

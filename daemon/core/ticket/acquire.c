@@ -5,7 +5,6 @@
 #include "daemon/core/ticket/states.h"
 
 #include "daemon/core/answer/answer.h"
-#include "daemon/core/model/ages.h"
 #include "daemon/core/model/hooks.h"
 #include "daemon/core/model/lock.h"
 #include "daemon/core/model/request.h"

@@ -7,7 +7,6 @@
 
 #include "daemon/core/answer/answer.h"
 #include "daemon/core/model/request.h"
-#include "daemon/core/model/rights.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/stats.h"
 #include "daemon/core/ticket/states.h"
