@@ -6,9 +6,8 @@
  * Until the answer the old deadline of a hold counts, but not beyond the time
  * that the earlier broker may have kept the session.
  */
-#include "proto/client/claim.h"
-#include "proto/client/drain.h"
 #include "proto/client/hold.h"
+#include "proto/client/session.h"
 #include "proto/client/submit.h"
 
 #include <inttypes.h>

@@ -6,11 +6,7 @@
 #define _GNU_SOURCE 1
 
 #include "proto/client/client.h"
-#include "proto/client/claim.h"
-#include "proto/client/dispatch.h"
-#include "proto/client/fork.h"
 #include "proto/client/hold.h"
-#include "proto/client/keepalive.h"
 #include "proto/client/link.h"
 #include "proto/client/notice.h"
 #include "proto/client/pending.h"

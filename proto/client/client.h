@@ -31,6 +31,8 @@
 
 #include <sys/socket.h>
 
+/* client.c */
+
 #define CLIENT_LINE_BYTES          4096  /* a request with its LF */
 #define CLIENT_LINE_MIN            64    /* the library's own questions fit */
 #define CLIENT_IN_BYTES            16384 /* input; no line is longer */
@@ -192,5 +194,24 @@ enum holdfast_status holdfast_create_over(int fd,
 /* As holdfast_create_with(), with a clock; NULL: CLOCK_BOOTTIME. */
 enum holdfast_status holdfast_create_at(const struct holdfast_options *options,
     uint64_t (*clock)(void *context), void *context, struct holdfast **out);
+
+/* dispatch.c */
+
+/* Handles one line without its LF, which is copied. It may close or replace the
+ * connection: see h->connection. */
+void holdfast_dispatch(struct holdfast *h, const char *line, size_t len);
+
+/* fork.c */
+
+/* Adds a connection, before it has a descriptor. */
+void holdfast_fork_enter(struct holdfast *h);
+
+/* Removes a connection, before it is freed. */
+void holdfast_fork_leave(struct holdfast *h);
+
+/* Between lock and unlock no fork() happens. They enclose each change of a
+ * descriptor, and no blocking call. */
+void holdfast_fork_lock(void);
+void holdfast_fork_unlock(void);
 
 #endif

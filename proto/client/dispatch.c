@@ -2,11 +2,8 @@
  * The effects of a line of the broker. It finds the request of a reply, updates
  * the holds, and queues events for the program. Unknown verbs are ignored.
  */
-#include "proto/client/dispatch.h"
-#include "proto/client/claim.h"
-#include "proto/client/drain.h"
+#include "proto/client/client.h"
 #include "proto/client/hold.h"
-#include "proto/client/keepalive.h"
 #include "proto/client/link.h"
 #include "proto/client/notice.h"
 #include "proto/client/session.h"

@@ -13,7 +13,7 @@
  */
 #define _GNU_SOURCE 1
 
-#include "proto/client/fork.h"
+#include "proto/client/client.h"
 
 #include <assert.h>
 #include <pthread.h>

@@ -9,9 +9,9 @@
  * older broker counts all holds. If a hold has a lease, the library sends HELD
  * instead, whose answer has the ttl of each hold.
  */
-#include "proto/client/keepalive.h"
 #include "proto/client/hold.h"
 #include "proto/client/link.h"
+#include "proto/client/session.h"
 #include "proto/client/submit.h"
 
 #include <assert.h>

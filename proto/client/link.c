@@ -15,7 +15,7 @@
 #define _GNU_SOURCE 1
 
 #include "proto/client/link.h"
-#include "proto/client/fork.h"
+#include "proto/client/client.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -18,7 +18,6 @@
 #define _GNU_SOURCE 1
 
 #include "proto/client/session.h"
-#include "proto/client/claim.h"
 #include "proto/client/client.h"
 #include "proto/client/hold.h"
 #include "proto/client/link.h"

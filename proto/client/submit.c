@@ -13,11 +13,11 @@
 #define _GNU_SOURCE 1
 
 #include "proto/client/submit.h"
-#include "proto/client/drain.h"
 #include "proto/client/hold.h"
 #include "proto/client/link.h"
 #include "proto/client/notice.h"
 #include "proto/client/pending.h"
+#include "proto/client/session.h"
 #include "proto/client/watch.h"
 
 #include <assert.h>
