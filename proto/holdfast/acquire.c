@@ -20,7 +20,6 @@
 #include "daemon/base/assert.h"
 #include "proto/holdfast/escape.h"
 #include "proto/holdfast/guard.h"
-#include "proto/holdfast/nested.h"
 #include "proto/holdfast/out.h"
 
 #include <errno.h>

@@ -11,6 +11,8 @@
 
 struct guard;
 
+/* acquire.c */
+
 /* The options of run and lock. */
 struct acquire {
     const char *address;     /* ref; one or several addresses */
@@ -65,5 +67,14 @@ const char *acquire_loss(const struct holdfast_event *event);
  * it warns, and the guard releases them, or the end of the session. */
 void acquire_release(
     struct holdfast *h, struct guard *guard, const struct acquired *acquired);
+
+/* nested.c */
+
+/* Puts the locks into the environment of the program. False: no memory. */
+bool nested_tell(const struct acquire *acquire);
+
+/* The first key that a run above this process holds, whose PID is *pid: a wait
+ * for it would never end. NULL: there is none. */
+const char *nested_find(const struct acquire *acquire, long *pid);
 
 #endif

@@ -1,12 +1,38 @@
 /*
- * The program of run, as a process group.
+ * The program of run, as a process group, and the terminal's foreground.
  */
-#ifndef HOLDFAST_COMMAND_CHILD_H
-#define HOLDFAST_COMMAND_CHILD_H
+#ifndef HOLDFAST_PROTO_HOLDFAST_CHILD_H
+#define HOLDFAST_PROTO_HOLDFAST_CHILD_H
 
 #include "proto/holdfast/guard.h"
 #include "proto/holdfast/loop.h"
-#include "proto/holdfast/terminal.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+#include <termios.h>
+
+/* terminal.c */
+
+struct terminal {
+    bool present;         /* the process has a controlling terminal */
+    bool input;           /* stdin is this terminal */
+    struct termios modes; /* of stdin at first, if it is */
+};
+
+/* Finds the terminal, and keeps its modes. */
+void terminal_init(struct terminal *terminal);
+
+/* Puts `group` into the foreground, if this process' group is there. */
+void terminal_give(const struct terminal *terminal, pid_t group);
+
+/* Puts this process' group into the foreground, if `group` is there. False: it
+ * is not. */
+bool terminal_take(const struct terminal *terminal, pid_t group);
+
+/* Restores the modes, for a program that was killed. */
+void terminal_restore(const struct terminal *terminal);
+
+/* child.c */
 
 struct child {
     pid_t pid; /* of the program, and of its group */

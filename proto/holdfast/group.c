@@ -15,7 +15,7 @@
  */
 #define _GNU_SOURCE 1
 
-#include "proto/holdfast/group.h"
+#include "proto/holdfast/guard.h"
 
 #include "daemon/base/assert.h"
 #include "proto/holdfast/loop.h"

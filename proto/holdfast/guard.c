@@ -36,7 +36,6 @@
 #include "proto/holdfast/guard.h"
 
 #include "daemon/base/assert.h"
-#include "proto/holdfast/group.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -7,7 +7,10 @@
 
 #include "proto/holdfast/acquire.h"
 
+#include <stdbool.h>
 #include <sys/types.h>
+
+/* guard.c */
 
 enum will_state {
     WILL_WAITING, /* the locks are requested */
@@ -50,5 +53,11 @@ void guard_dismiss(struct guard *guard);
 
 /* Makes the guard act now, as if this process had died. */
 void guard_leave(struct guard *guard);
+
+/* group.c */
+
+/* Kills the group and waits some seconds until it is dead. False: a process of
+ * it may still run. */
+bool group_bury(pid_t group);
 
 #endif

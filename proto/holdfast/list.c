@@ -2,7 +2,7 @@
  * The commands show, locks, sessions, slow, status and audit: lists of the
  * broker. It sends some in parts, where each answer has the cursor of the next.
  */
-#include "proto/holdfast/list.h"
+#include "proto/holdfast/out.h"
 
 #include "proto/holdfast/escape.h"
 #include "proto/holdfast/options.h"

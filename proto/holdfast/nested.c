@@ -14,7 +14,7 @@
  */
 #define _GNU_SOURCE 1
 
-#include "proto/holdfast/nested.h"
+#include "proto/holdfast/acquire.h"
 
 #include <stdio.h>
 #include <stdlib.h>

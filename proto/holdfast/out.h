@@ -6,6 +6,10 @@
 
 #include "proto/holdfast/command.h"
 
+struct out;
+
+/* out.c */
+
 #define OUT_COLUMNS_MAX 16
 
 enum out_type {
@@ -23,8 +27,6 @@ struct out_column {
     const char *title;
     enum out_type type;
 };
-
-struct out;
 
 /* `columns` is a ref for the list's life, with at most OUT_COLUMNS_MAX columns.
  * NULL after a complaint: no memory. */
@@ -46,5 +48,21 @@ enum out_format out_format(const struct out *out);
 
 /* Prints the columns, and frees. False: stdout has failed. */
 bool out_destroy(struct out **out);
+
+/* list.c */
+
+struct list {
+    const char *what; /* for complaints */
+    const struct out_column *columns;
+    size_t column_count;
+    bool patient; /* the broker may be silent while it answers PINGs */
+    /* Or NULL: the exit status by the OK. No OK is STATUS_TROUBLE then. */
+    int (*judge)(const struct holdfast_event *end);
+};
+
+/* Connects, sends `line`, and prints the ITEMs of the answer. An OK with a
+ * cursor= continues the list. Returns the exit status. */
+int list_print(
+    struct settings *settings, const struct list *list, const char *line);
 
 #endif

@@ -30,7 +30,6 @@
 #include "proto/holdfast/acquire.h"
 #include "proto/holdfast/child.h"
 #include "proto/holdfast/escape.h"
-#include "proto/holdfast/nested.h"
 
 #include <stdio.h>
 

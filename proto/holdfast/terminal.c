@@ -4,7 +4,7 @@
  */
 #define _GNU_SOURCE 1
 
-#include "proto/holdfast/terminal.h"
+#include "proto/holdfast/child.h"
 
 #include <fcntl.h>
 #include <unistd.h>

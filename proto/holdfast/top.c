@@ -7,9 +7,9 @@
  */
 #include "daemon/base/assert.h"
 #include "proto/holdfast/escape.h"
-#include "proto/holdfast/list.h"
 #include "proto/holdfast/loop.h"
 #include "proto/holdfast/options.h"
+#include "proto/holdfast/out.h"
 #include "proto/holdfast/screen.h"
 
 #include <inttypes.h>
