@@ -1,7 +1,7 @@
 /*
  * Addresses of the configuration, from text and to text. It resolves no names.
  */
-#include "conf/address.h"
+#include "conf/value.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

@@ -3,7 +3,7 @@
  * most keys need no code here. Exceptions are passwords, which are no keys, TLS
  * to Redis, TLS for clients, and the presence of users.
  */
-#include "conf/changes.h"
+#include "conf/checks.h"
 
 #include "conf/keys.h"
 #include "daemon/base/assert.h"

@@ -9,9 +9,7 @@
  */
 #include "conf/config.h"
 
-#include "conf/changes.h"
 #include "conf/checks.h"
-#include "conf/file.h"
 #include "conf/keys.h"
 #include "conf/value.h"
 #include "conf/walk.h"

@@ -2,7 +2,7 @@
  * Reads the files of configuration, passwords and users. It does not know their
  * contents.
  */
-#include "conf/file.h"
+#include "conf/walk.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -7,7 +7,6 @@
  */
 #include "conf/users.h"
 
-#include "conf/file.h"
 #include "conf/walk.h"
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"

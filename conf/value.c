@@ -7,7 +7,6 @@
  */
 #include "conf/value.h"
 
-#include "conf/address.h"
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
 

@@ -10,11 +10,14 @@
 
 #include "conf/config.h"
 #include "conf/keys.h"
+#include "daemon/base/text.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+
+/* value.c */
 
 #define VALUE_TEXT_BYTES 32
 
@@ -58,5 +61,25 @@ bool value_is_list(const struct key *key);
 /* The field of a key whose type is one of the lists. */
 const struct config_list *value_list(
     const struct key *key, const struct config *config);
+
+/* address.c */
+
+/* The error for a text that is neither a name nor a number. */
+extern const char address_host_expected[];
+
+/* Whether `text` has only letters, digits and bytes of `signs`. */
+bool address_is_plain(struct text text, const char *signs);
+
+/* Checks a host's name or number, without brackets. Returns NULL, or the error;
+ * static. */
+const char *address_check_host(const char *host);
+
+/* Reads "HOST:PORT" or "[IPV6]:PORT" into *out, whose bytes are zero. Returns
+ * NULL, or the error; static. */
+const char *address_read(
+    struct text text, uint64_t port_min, struct config_address *out);
+
+/* Whether `text` is a URL, or has a user before its host. */
+bool address_is_url(struct text text);
 
 #endif

@@ -13,6 +13,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* walk.c */
+
 /* Line and column count from 1. A column is a character, not a byte. */
 struct walk_place {
     size_t line; /* 0: nowhere */
@@ -64,5 +66,21 @@ bool walk_text(struct walk *walk, struct text text);
 /* Reports a mistake: a line "FILE:LINE:COLUMN: what". Returns false. */
 bool walk_fail(struct walk *walk, struct walk_place place, const char *format,
     ...) __attribute__((format(printf, 3, 4)));
+
+/* file.c */
+
+#define FILE_BYTES_MAX ((size_t)1024 * 1024)
+
+/*
+ * Reads up to `room` bytes of the file into `out`; *len is their number.
+ * Returns NULL, or the error. `running`: only a regular file is read, since
+ * another one may block the running daemon.
+ */
+const char *file_read(
+    const char *path, bool running, char *out, size_t room, size_t *len);
+
+/* Reads a file of at most FILE_BYTES_MAX. The caller frees the result. NULL:
+ * *what is the error. */
+char *file_load(const char *path, bool running, size_t *len, const char **what);
 
 #endif

@@ -2,7 +2,7 @@
  * The protocol of socket activation. It is three variables, so it needs no
  * library, and every build has it. io checks whether a socket can be used.
  */
-#include "daemon/activation.h"
+#include "daemon/process.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"

@@ -12,16 +12,14 @@
  *
  * SIGHUP repeats 2 and 4. The loop takes the settings that may change.
  */
-#include "conf/changes.h"
+#include "conf/checks.h"
 #include "conf/config.h"
 #include "conf/users.h"
-#include "daemon/activation.h"
 #include "daemon/io/hook.h"
 #include "daemon/io/loop.h"
 #include "daemon/io/tls.h"
 #include "daemon/options.h"
 #include "daemon/process.h"
-#include "daemon/sink.h"
 
 #include <fcntl.h>
 #include <signal.h>

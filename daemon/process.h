@@ -1,13 +1,18 @@
 /*
- * The process around the loop: signals and the service manager.
+ * The process around the loop: signals, the service manager, log lines.
  */
 #ifndef HOLDFAST_PROCESS_H
 #define HOLDFAST_PROCESS_H
+
+#include "daemon/base/log.h"
+#include "daemon/io/loop.h"
 
 #include <stdbool.h>
 
 struct loop;
 struct process;
+
+/* process.c */
 
 /* Reads the configuration again. */
 typedef void process_reload(void *arg);
@@ -29,5 +34,38 @@ struct process *process_create(
 
 /* Ignores these signals from now on. */
 void process_destroy(struct process **process);
+
+/* activation.c */
+
+#define ACTIVATION_MAX 64
+
+struct activation {
+    struct loop_socket sockets[ACTIVATION_MAX];
+    uint32_t count;
+    char names[ACTIVATION_MAX][256]; /* by FileDescriptorName= */
+};
+
+/*
+ * Takes the passed sockets. Children get neither sockets nor variables. False:
+ * `error` has a line about the variables.
+ */
+bool activation_take(
+    struct activation *activation, char *error, size_t error_bytes);
+
+/* sink.c */
+
+/* Begins to log; `rate` is that of log_limit_init(). */
+void sink_init(enum log_level threshold, enum log_format format, uint32_t rate);
+
+/* Takes new values. A change reports suppressed lines first. */
+void sink_configure(
+    enum log_level threshold, enum log_format format, uint32_t rate);
+
+/* Counts lines in the loop's counters, and reports suppressed lines every few
+ * seconds, until sink_detach(). False: no memory. */
+bool sink_attach(struct loop *loop);
+
+/* Detaches from the loop, before its end. Reports suppressed lines. */
+void sink_detach(void);
 
 #endif

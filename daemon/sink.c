@@ -4,7 +4,7 @@
  *
  * One process writes one log, so the state is the file's own.
  */
-#include "daemon/sink.h"
+#include "daemon/process.h"
 
 #include "daemon/base/assert.h"
 #include "daemon/base/log_limit.h"

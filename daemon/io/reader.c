@@ -5,7 +5,7 @@
  * Input from Redis is not trusted. A reply, parsed or incomplete, has a limit.
  * A type that RESP2 lacks ends the reader.
  */
-#include "daemon/io/reader.h"
+#include "daemon/io/redis.h"
 
 #include <hiredis/hiredis.h>
 #include <stddef.h>

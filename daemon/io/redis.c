@@ -8,7 +8,6 @@
 #include "daemon/io/redis.h"
 
 #include "daemon/base/assert.h"
-#include "daemon/io/reader.h"
 #include "daemon/io/tls.h"
 
 #include <arpa/inet.h>

@@ -15,7 +15,7 @@
  */
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
-#include "daemon/io/reader.h"
+#include "daemon/io/redis.h"
 #include "daemon/op/op.h"
 #include "daemon/store/model/state.h"
 

@@ -2,7 +2,7 @@
  * Changes of a reload, by the table of keys: those that are taken, and those
  * that need a restart. A bad file changes nothing.
  */
-#include "conf/changes.h"
+#include "conf/checks.h"
 
 #include "conf/config.h"
 #include "conf/keys.h"

@@ -2,7 +2,7 @@
  * Tests of daemon/io/reader.c: RESP2 to trees, however it is cut, and what is
  * refused: other protocols, other versions of it, and too much.
  */
-#include "daemon/io/reader.h"
+#include "daemon/io/redis.h"
 
 #include <check.h>
 #include <string.h>
