@@ -87,10 +87,12 @@ PLANTED = {
         "the dead are not struck from the queue"),
     "dead-keep-locks": (
         "ticket_orphan",
-        """        ticket->unclean = !quit;
+        """        if (!quit)
+            ticket->ending = ENDING_UNCLEAN;
         ticket_leave(core, ticket);
         break;""",
-        """        ticket->unclean = !quit;
+        """        if (!quit)
+            ticket->ending = ENDING_UNCLEAN;
         ticket->reclaiming = false;
         ticket->renew_op = HANDLE_NONE;
         ticket->holds = 0;

@@ -41,10 +41,12 @@ PLANTED = {
         "small requests overtake a large one at a semaphore"),
     "crash-keeps-permits": (
         "ticket_orphan",
-        """        ticket->unclean = !quit;
+        """        if (!quit)
+            ticket->ending = ENDING_UNCLEAN;
         ticket_leave(core, ticket);
         break;""",
-        """        ticket->unclean = !quit;
+        """        if (!quit)
+            ticket->ending = ENDING_UNCLEAN;
         if (ticket->ask.permits_max > 0) {
             ticket->reclaiming = false;
             ticket->renew_op = HANDLE_NONE;
@@ -68,8 +70,8 @@ PLANTED = {
         ("lua/release.lua",
          "if bit.band(flags, UNCLEAN) ~= 0 and t.delay > 0 and",
          "if bit.band(flags, UNCLEAN) ~= 0 and t.delay > 600000 and")),
-    "no-delay-at-death": ("ticket_orphan", "ticket->unclean = !quit;",
-                          "ticket->unclean = false && quit;",
+    "no-delay-at-death": ("ticket_orphan", "        if (!quit)\n",
+                          "        if (!quit && killed)\n",
                           "no lock-delay begins at a death"),
     "delay-after-unlock": (
         "lua/release.lua",
@@ -166,10 +168,9 @@ PLANTED = {
          "        hold_not_renewed(core, ticket, OP_UNSENT);\n"
          "        return;\n")),
     "broken-without-delay": (
-        "hold_broken",
-        "    hold_lost(core, ticket, \"broken\");\n"
-        "    ticket->unclean = true;\n",
-        "    hold_lost(core, ticket, \"broken\");\n",
+        "ticket_send_release",
+        "op->unclean = ticket->ending >= ENDING_UNCLEAN;",
+        "op->unclean = ticket->ending == ENDING_UNCLEAN;",
         "no lock-delay begins at BREAK"),
     "cancelled-and-granted": (
         "request_end",

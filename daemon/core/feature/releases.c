@@ -153,7 +153,7 @@ releases_note(struct core *core, const struct ticket *ticket, uint64_t sent_us)
     release->fence = ticket->fence;
     release->generation = ticket->generation;
     release->place = ticket->place;
-    release->unclean = ticket->unclean;
+    release->unclean = ticket->ending >= ENDING_UNCLEAN;
     release->owed = false;
     release->rest_us = 0;
     require(lock->name_len <= sizeof(release->name));

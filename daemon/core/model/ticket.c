@@ -296,7 +296,7 @@ ticket_check(const struct ticket *ticket)
         require(renew_op); /* DESIGN.md D3.7 */
     if (ticket->fate != FATE_WANTED)
         require(state == TICKET_ASKING);
-    if (ticket->loss != LOSS_NONE)
+    if (ticket->ending != ENDING_CLEAN)
         require(state == TICKET_LEAVING || state == TICKET_IDLE);
     if (ticket->downgrade != DOWNGRADE_NONE)
         require(held && ticket->ask.shared);
@@ -516,9 +516,8 @@ ticket_reset(struct ticket *ticket, const struct session *session)
     ticket->doubt = false;
     ticket->hinted = false;
     ticket->unheard = false;
-    ticket->loss = LOSS_NONE;
+    ticket->ending = ENDING_CLEAN;
     ticket->moving = false;
-    ticket->unclean = false;
     ticket->unattended = false;
     ticket->reborn = false;
     ticket->foreign_us = 0;

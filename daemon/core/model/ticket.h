@@ -37,10 +37,11 @@ enum ticket_fate {
 };
 
 /* LEAVING, and IDLE after it: how the hold ended. */
-enum ticket_loss {
-    LOSS_NONE,
-    LOSS_GIVEN_UP, /* its client ended it while its renewal was late */
-    LOSS_TOLD,     /* LOST was sent */
+enum ticket_ending {
+    ENDING_CLEAN,   /* by UNLOCK or QUIT, or a wait has ended */
+    ENDING_LATE,    /* by UNLOCK or QUIT, while its renewal was late */
+    ENDING_UNCLEAN, /* otherwise, as by the client's death */
+    ENDING_LOST,    /* LOST was sent; unclean, too */
 };
 
 /* HELD: an exclusive hold becomes a shared one. */
@@ -53,7 +54,7 @@ enum ticket_downgrade {
 /*
  * Legal together, as ticket_check() asserts:
  *
- *             main_op  renew_op  fate  loss  downgrade, jeopardy  holds
+ *             main_op  renew_op  fate  ending  downgrade, jeopardy  holds
  *     IDLE    -        -         -     any   -                    0
  *     ASKING  set      -         any   -     -                    0
  *     WAITING -        any       -     -     -                    0
@@ -110,14 +111,13 @@ struct ticket {
     /* of leaving */
     uint64_t leave_until_us; /* by then its lease is over in any case */
     enum ticket_fate fate;
-    enum ticket_loss loss;
+    enum ticket_ending ending;
     enum ticket_downgrade downgrade;
     bool doubt;    /* an answer was lost: it may have been granted, or freed */
     bool hinted;   /* a grant was announced while a question was under way */
     bool unheard;  /* the last question got no answer */
     bool jeopardy; /* HELD: JEOPARDY was sent */
     bool moving;   /* it was claimed, and Redis has not confirmed it */
-    bool unclean;  /* its release was not asked for by UNLOCK */
     bool unattended; /* its connection ended; its LOCK may come again */
     bool used;       /* its request id has been used */
     bool reclaiming; /* renew_op is a reclaim, which has words of ours */

@@ -44,7 +44,7 @@ idle_serve(struct core *core, struct ticket *ticket, struct request *request)
         claim_begin(core, ticket, request);
     else
         request_refuse(core, request,
-            ticket->loss == LOSS_TOLD ? ERROR_LOST : ERROR_NOTHELD, NULL);
+            ticket->ending == ENDING_LOST ? ERROR_LOST : ERROR_NOTHELD, NULL);
     return true;
 }
 
@@ -53,7 +53,7 @@ idle_serve(struct core *core, struct ticket *ticket, struct request *request)
 static bool
 is_about_lost(const struct ticket *ticket, const struct request *request)
 {
-    if (ticket->loss != LOSS_TOLD || request == NULL ||
+    if (ticket->ending != ENDING_LOST || request == NULL ||
         request->command == COMMAND_LOCK)
         return false;
     return request->command != COMMAND_CLAIM ||

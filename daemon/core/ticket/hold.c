@@ -112,7 +112,7 @@ hold_given_up(struct core *core, struct ticket *ticket)
         return;
     lost_backend(core, ticket);
     hold_note_lost(core, ticket, "backend");
-    ticket->loss = LOSS_GIVEN_UP;
+    ticket->ending = ENDING_LATE;
 }
 
 /* Tells the client, and the requests on the hold. */
@@ -121,9 +121,9 @@ hold_lost(struct core *core, struct ticket *ticket, const char *reason)
 {
     struct text lock = text_make(ticket->lock->name, ticket->lock->name_len);
 
-    require(ticket->state == TICKET_HELD && ticket->loss == LOSS_NONE);
+    require(ticket->state == TICKET_HELD && ticket->ending == ENDING_CLEAN);
     hold_note_lost(core, ticket, reason);
-    ticket->loss = LOSS_TOLD;
+    ticket->ending = ENDING_LOST;
     bool known = ticket->session != NULL && ticket_known_holds(ticket) > 0;
     struct request *had = ticket_request(ticket);
     if (had != NULL && had->member == MEMBER_HAD)
@@ -159,7 +159,6 @@ hold_end(struct core *core, struct ticket *ticket)
 
     const char *reason = lost_reason(core, ticket);
     hold_lost(core, ticket, reason);
-    ticket->unclean = true;
     /* The margin is the client's; for others a lease= lasts until its end. */
     if (reason == expired && ticket->stands_us != NEVER &&
         ticket->stands_us > at_us)
@@ -178,7 +177,6 @@ hold_gone(struct core *core, struct ticket *ticket)
         ticket_end(core, ticket);
         return;
     }
-    ticket->unclean = true;
     ticket_leave(core, ticket);
 }
 
@@ -188,7 +186,6 @@ hold_broken(struct core *core, struct ticket *ticket)
     count(core->counters, COUNTER_lost_broken);
     namespace_of(core, ticket->lock)->value[NAMESPACE_lost_broken]++;
     hold_lost(core, ticket, "broken");
-    ticket->unclean = true;
     ticket_leave(core, ticket);
 }
 
@@ -241,7 +238,7 @@ hold_misfits(struct core *core, struct ticket *ticket, struct request *request,
     }
     request_move(request, REQUEST_QUEUED);
     ticket->unattended = false;
-    ticket->unclean = true;
+    ticket->ending = ENDING_UNCLEAN;
     ticket_leave(core, ticket);
     return true;
 }
@@ -444,9 +441,9 @@ hold_advance(struct core *core, struct ticket *ticket, struct request *request)
         return !request_stands(request) && !hold_serve(core, ticket, request);
     if (session_gives_back(ticket->session)) {
         count(core->counters, COUNTER_releases_by_death);
-        ticket->unclean =
-            ticket->session == NULL || ticket->session->end != END_QUIT;
         hold_given_up(core, ticket);
+        if (ticket->session == NULL || ticket->session->end != END_QUIT)
+            ticket->ending = ENDING_UNCLEAN;
         ticket_leave(core, ticket);
     }
     return false;

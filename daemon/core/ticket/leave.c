@@ -48,7 +48,7 @@ ticket_send_release(struct core *core, struct ticket *ticket)
         return;
     }
     op->retry = ticket->doubt;
-    op->unclean = ticket->unclean;
+    op->unclean = ticket->ending >= ENDING_UNCLEAN;
     op->moves = ticket->moving;
     /* It is sent again and again; between, who waits for it is looked at. One
      * that no client waits for gives way, and is left in the store until its

@@ -29,7 +29,7 @@ release_answer(struct core *core, struct ticket *ticket, enum op_status status)
         return true;
     }
     if (status == OP_GONE || status == OP_MISSING) {
-        if (ticket->loss != LOSS_GIVEN_UP) {
+        if (ticket->ending != ENDING_LATE) {
             count(core->counters, COUNTER_lost_gone);
             namespace_of(core, ticket->lock)->value[NAMESPACE_lost_gone]++;
             hold_note_lost(core, ticket, "gone");

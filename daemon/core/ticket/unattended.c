@@ -26,7 +26,8 @@ ticket_orphan(struct core *core, struct ticket *ticket)
         if (!killed)
             hold_given_up(core, ticket);
         count(core->counters, COUNTER_releases_by_death);
-        ticket->unclean = !quit;
+        if (!quit)
+            ticket->ending = ENDING_UNCLEAN;
         ticket_leave(core, ticket);
         break;
     case TICKET_WAITING:
@@ -76,9 +77,10 @@ ticket_end_unattended(struct core *core, struct ticket *ticket)
     if (!list_empty(&ticket->requests))
         return true;
     ticket->unattended = false;
-    ticket->unclean = ticket->state == TICKET_HELD;
-    if (ticket->state == TICKET_HELD)
+    if (ticket->state == TICKET_HELD) {
         hold_given_up(core, ticket);
+        ticket->ending = ENDING_UNCLEAN;
+    }
     if (ticket->state == TICKET_ASKING)
         ticket_abandon(ticket);
     else if (ticket->state == TICKET_WAITING || ticket->state == TICKET_HELD)
