@@ -74,7 +74,6 @@ PLANTED = {
         break;
     case TICKET_LEAVING:""",
         """    case TICKET_WAITING:
-        ticket->reclaiming = false;
         ticket->renew_op = HANDLE_NONE;
         ticket->holds = 0;
         ticket_set_state(core, ticket, TICKET_IDLE);
@@ -93,7 +92,6 @@ PLANTED = {
         break;""",
         """        if (!quit)
             ticket->ending = ENDING_UNCLEAN;
-        ticket->reclaiming = false;
         ticket->renew_op = HANDLE_NONE;
         ticket->holds = 0;
         ticket_set_state(core, ticket, TICKET_IDLE);

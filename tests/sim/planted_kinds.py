@@ -48,7 +48,6 @@ PLANTED = {
         """        if (!quit)
             ticket->ending = ENDING_UNCLEAN;
         if (ticket->ask.permits_max > 0) {
-            ticket->reclaiming = false;
             ticket->renew_op = HANDLE_NONE;
             ticket->holds = 0;
             ticket_set_state(core, ticket, TICKET_IDLE);

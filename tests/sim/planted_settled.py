@@ -71,10 +71,10 @@ PLANTED = {
                         "waiters that come back lose their places"),
     "released-before-it-is-back": (
         "ticket_leave_at",
-        "    if (ticket->reclaiming) /* a release that came before it would be "
-        "undone */\n        ticket->main_op = ticket->renew_op;\n    else if "
-        "(renewal != NULL)",
-        "    if (renewal != NULL && !ticket->reclaiming)",
+        "    if (ticket_reclaims(core, ticket))\n"
+        "        ticket->main_op = ticket->renew_op;\n"
+        "    else if (renewal != NULL)",
+        "    if (renewal != NULL && !ticket_reclaims(core, ticket))",
         "a release overtakes the hold that comes back"),
     "slots-inherit-nothing": (
         "history_inherit",

@@ -268,6 +268,14 @@ ticket_known_holds(const struct ticket *ticket)
     return ticket->holds - (request != NULL && request->member == MEMBER_HAD);
 }
 
+bool
+ticket_reclaims(const struct core *core, const struct ticket *ticket)
+{
+    const struct op *op = slab_get(&core->ops, ticket->renew_op);
+
+    return op != NULL && op->kind == OP_RECLAIM;
+}
+
 /* The moves of the picture in ticket.h. The broker's stop forgets a ticket of
  * any state but LEAVING: it is ASKING once more, or at its end. */
 static const uint8_t ticket_moves[] = {
@@ -292,8 +300,6 @@ ticket_check(const struct ticket *ticket)
     require(main_op == (state == TICKET_ASKING) || state == TICKET_LEAVING);
     if (renew_op)
         require(held || state == TICKET_WAITING);
-    if (ticket->reclaiming)
-        require(renew_op); /* DESIGN.md D3.7 */
     if (ticket->fate != FATE_WANTED)
         require(state == TICKET_ASKING);
     if (ticket->ending != ENDING_CLEAN)

@@ -61,8 +61,8 @@ enum ticket_downgrade {
  *     HELD    -        any       -     -     any                  any
  *     LEAVING any      -         -     any   -                    0
  *
- * A reclaim is a renew_op. A hold has a fence and no doubt, is unattended or
- * has holds, and its deadline is no later than the end of its lease=.
+ * A hold has a fence and no doubt, is unattended or has holds, and its deadline
+ * is no later than the end of its lease=.
  */
 struct ticket {
     struct slab_node node;
@@ -120,7 +120,6 @@ struct ticket {
     bool moving;   /* it was claimed, and Redis has not confirmed it */
     bool unattended; /* its connection ended; its LOCK may come again */
     bool used;       /* its request id has been used */
-    bool reclaiming; /* renew_op is a reclaim, which has words of ours */
     bool reborn;     /* it was put again, and not claimed since */
     bool stray;      /* put again without an answer: its number is not known */
     bool requeued;   /* it was gone, perhaps to a later connection's broker */
@@ -189,6 +188,9 @@ struct request *ticket_asking(const struct ticket *ticket);
 /* The holds that the client knows: none of an unfinished multi-lock. */
 uint32_t ticket_known_holds(const struct ticket *ticket);
 
+/* Whether renew_op is a reclaim. */
+bool ticket_reclaims(const struct core *core, const struct ticket *ticket);
+
 /* Asserts what is legal together. See struct ticket. */
 void ticket_check(const struct ticket *ticket);
 
@@ -212,8 +214,7 @@ void ticket_stands(struct ticket *ticket, uint32_t place, uint64_t arrival);
 /* Whether the ticket is queued, or waits for the broker to settle. */
 bool ticket_is_patient(const struct ticket *ticket);
 
-/* Advances the ticket at the end of this step, or in the next one with room for
- * its answers. */
+/* Advances the ticket at the end of a step that has room for its answers. */
 void ticket_stir(struct core *core, struct ticket *ticket);
 
 /* As ticket_stir(), after all tickets of that. For the many tickets of a

@@ -177,7 +177,7 @@ ticket_waits(
     struct request *request;
 
     require(ticket->state == TICKET_ASKING || ticket->state == TICKET_WAITING);
-    require(!ticket->reclaiming);
+    require(!ticket_reclaims(core, ticket));
     ticket_stands(ticket, result->place, result->arrival);
     ticket->fence = 0;
     ticket->heard_us = core->now_us;

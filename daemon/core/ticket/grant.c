@@ -186,7 +186,8 @@ ticket_grant(struct core *core, struct ticket *ticket, uint64_t fence,
     uint64_t arrival, uint32_t place, uint64_t sent_us, uint64_t ttl_ms)
 {
     require(ticket->state == TICKET_ASKING || ticket->state == TICKET_WAITING);
-    require(handle_equal(ticket->main_op, HANDLE_NONE) && !ticket->reclaiming);
+    require(handle_equal(ticket->main_op, HANDLE_NONE) &&
+            !ticket_reclaims(core, ticket));
     ticket->fence = fence;
     ticket_stands(ticket, place, arrival);
     ticket->renew_op = HANDLE_NONE;

@@ -173,7 +173,7 @@ hold_gone(struct core *core, struct ticket *ticket)
     namespace_of(core, ticket->lock)->value[NAMESPACE_lost_gone]++;
     hold_lost(core, ticket, "gone");
     ticket->requeued = true;
-    if (!ticket->reclaiming) {
+    if (!ticket_reclaims(core, ticket)) {
         ticket_end(core, ticket);
         return;
     }
@@ -283,7 +283,7 @@ hold_lock(struct core *core, struct ticket *ticket, struct request *request)
         hold_reenter(core, ticket, request);
         return false;
     }
-    if (ticket->reclaiming)
+    if (ticket_reclaims(core, ticket))
         return true;
     if (why == NULL) {
         ticket->ask.shared = request->ask.shared;
@@ -420,7 +420,7 @@ hold_serve(struct core *core, struct ticket *ticket, struct request *request)
     if (hold_ends(core, ticket))
         return true;
     /* A lost ticket is put again as it is, before anything changes it. */
-    if (ticket->reclaiming && request->command != COMMAND_LOCK)
+    if (ticket_reclaims(core, ticket) && request->command != COMMAND_LOCK)
         return true;
     if (request->command == COMMAND_RENEW)
         return hold_renew(core, ticket, request);

@@ -77,11 +77,11 @@ ticket_leave_at(struct core *core, struct ticket *ticket, uint64_t at_us)
         !handle_equal(ticket->renew_op, HANDLE_NONE))
         lock_ask_at(core, ticket->lock, core->now_us + RETRY_US);
     struct op *renewal = slab_get(&core->ops, ticket->renew_op);
-    if (ticket->reclaiming) /* a release that came before it would be undone */
+    /* A release that came before a reclaim would be undone. */
+    if (ticket_reclaims(core, ticket))
         ticket->main_op = ticket->renew_op;
     else if (renewal != NULL) /* it must not outlive the release */
         renewal->unwanted = true;
-    ticket->reclaiming = false;
     ticket->renew_op = HANDLE_NONE;
     ticket->holds = 0;
     ticket_set_state(core, ticket, TICKET_LEAVING);
@@ -115,7 +115,7 @@ ticket_leave(struct core *core, struct ticket *ticket)
 void
 ticket_end(struct core *core, struct ticket *ticket)
 {
-    require(!ticket->reclaiming);
+    require(!ticket_reclaims(core, ticket));
     require(handle_equal(ticket->main_op, HANDLE_NONE));
     if (ticket->state != TICKET_HELD) /* else its loss is in the log */
         ticket_log(ticket, LOG_DEBUG,

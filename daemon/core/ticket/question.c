@@ -145,7 +145,6 @@ ticket_reclaim(struct core *core, struct ticket *ticket)
     op->deadline_us = held ? us_min(until_us, ticket->deadline_us) : until_us;
     ticket_words(ticket, op);
     ticket->renew_op = slab_handle(&core->ops, op);
-    ticket->reclaiming = true;
     ticket->reborn = held;
     op_submit(core, op);
 }
@@ -157,7 +156,7 @@ ticket_send_renewal(struct core *core, struct ticket *ticket,
     struct op *op = ticket_op(core, ticket, OP_RENEW);
 
     require(ticket->state == TICKET_HELD);
-    require(!ticket->reclaiming);
+    require(!ticket_reclaims(core, ticket)); /* DESIGN.md D3.7 */
     if (op == NULL) {
         ticket->renew_us = core->now_us + RETRY_US;
         return false;
@@ -196,7 +195,8 @@ ticket_set_lease(struct core *core, struct ticket *ticket, uint64_t hold_ms)
 
     require(ticket->state == TICKET_HELD);
     ticket->ask.hold_ms = hold_ms;
-    if (!ticket->reclaiming) /* else only the broker knows of that end */
+    if (!ticket_reclaims(
+            core, ticket)) /* else only the broker knows of that end */
         (void)ticket_send_renewal(core, ticket, end_us,
             us_add(core->now_us, core->settings.redis_timeout_us), true);
     hold_end_by(ticket, core->now_us, end_us);

@@ -52,7 +52,6 @@ ticket_done(struct core *core, struct op *op)
     if (!handle_equal(ticket->renew_op, handle))
         return;
     ticket->renew_op = HANDLE_NONE;
-    ticket->reclaiming = false;
     if (ticket->state == TICKET_HELD)
         hold_renew_done(core, ticket, op);
     else if (ticket->state == TICKET_WAITING)
@@ -98,7 +97,7 @@ ticket_granted_by_the_way(
 
     if (ticket == NULL)
         return;
-    if (ticket->state != TICKET_WAITING || ticket->reclaiming) {
+    if (ticket->state != TICKET_WAITING || ticket_reclaims(core, ticket)) {
         ticket->hinted = true;
         return;
     }

@@ -97,10 +97,9 @@ ticket_forget(struct core *core, struct ticket *ticket)
     require(list_empty(&ticket->requests));
     if (ticket->state == TICKET_LEAVING)
         return;
-    if (ticket->reclaiming) { /* which renews it, too */
+    if (ticket_reclaims(core, ticket)) { /* which renews it, too */
         ticket->main_op = ticket->renew_op;
         ticket->renew_op = HANDLE_NONE;
-        ticket->reclaiming = false;
         ticket->holds = 0;
         ticket_set_state(core, ticket, TICKET_ASKING);
     }

@@ -54,7 +54,7 @@ ticket_refuse_impatient(struct core *core, struct ticket *ticket)
 static bool
 wait_is_ours(struct core *core, struct ticket *ticket)
 {
-    if (ticket->reclaiming)
+    if (ticket_reclaims(core, ticket))
         return false; /* its answer comes here again */
     if (ticket->generation != ticket->session->generation) {
         ticket->generation = ticket->session->generation;
@@ -93,7 +93,7 @@ wait_is_passed(const struct core *core, const struct ticket *ticket)
     const struct request *request =
         container_of(ticket->requests.next, struct request, ticket_link);
 
-    return core->settings.queues_here && !ticket->reclaiming &&
+    return core->settings.queues_here && !ticket_reclaims(core, ticket) &&
            ticket->generation != ticket->session->generation &&
            request->command != COMMAND_LOCK;
 }
