@@ -69,6 +69,7 @@ auth_failed(
     address->failed_us = core->now_us;
     address->waiting++;
     session->auths++;
+    require(session->auths <= session->request_count);
     wheel_add(&core->wheel, &request->timer,
         us_add(core->now_us, failure_delay_us(address)));
 }
@@ -117,6 +118,7 @@ auth_succeeded(struct core *core, struct session *session,
         auth_take(session, user, mark);
         session_rename(core, session);
     }
+    require(session->user == user && user->connections > 0);
     count(core->counters, COUNTER_auth_ok);
     log_write(LOG_DEBUG, "authenticated",
         log_word("session", session->short_id), log_word("peer", session->peer),

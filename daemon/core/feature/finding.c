@@ -133,5 +133,6 @@ finding_hook(struct core *core, struct text lock, const struct finding *finding)
     hook_put(&at, end, "HOLDFAST_NOTE", finding->note);
     hook_put_number(&at, end, "HOLDFAST_FENCE", finding->fence);
     hook_put_number(&at, end, "HOLDFAST_BROKEN", finding->broken);
+    require(at <= end);
     effects_hook(core->effects, (uint32_t)(at - start));
 }

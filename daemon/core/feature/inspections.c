@@ -68,6 +68,7 @@ static void
 inspection_send(struct core *core, struct inspection *inspection)
 {
     require(!inspection->under_way && !wheel_node_set(&inspection->timer));
+    require(inspection->due_us <= core->now_us);
     inspection_take(core, inspection);
     if (list_empty(&inspection->served)) {
         inspection_go_on(core, inspection);
@@ -155,6 +156,7 @@ inspections_done(struct core *core, const struct op *op)
     uint64_t rest_us = (uint64_t)op->result.ticket_count * REST_TICKET_US;
 
     require(inspection != NULL && inspection->under_way);
+    require(inspection->lock->inspection == inspection);
     inspections_pay(
         core, (uint64_t)op->result.ticket_count * INSPECTION_TICKET_US);
     if (op->result.status == OP_OK)

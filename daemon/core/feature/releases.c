@@ -168,6 +168,7 @@ releases_repeat(struct core *core)
 {
     for (int i = 0; i < RELEASES_KINDS; i++) {
         struct releases *releases = &core->releases[i];
+        require(releases->since_us <= core->now_us);
         releases->since_us = core->now_us;
         if (releases->count == 0)
             continue;
@@ -189,6 +190,7 @@ release_repeat(
     struct op *op;
 
     require(releases_of(core, release->fence) == releases);
+    require(release->name_len > 0 && release->asked_us <= core->now_us);
     if (lock == NULL)
         return false;
     op = op_create(

@@ -308,6 +308,7 @@ watch_tell_all(struct core *core)
     while (!list_empty(&core->telling)) {
         struct lock *lock =
             container_of(core->telling.next, struct lock, tell_link);
+        require(lock->refs > 0);
         if (!watch_tell_lock(core, lock))
             return;
         list_remove(&lock->tell_link);
