@@ -35,6 +35,7 @@ buffer_reserve(struct buffer *buffer, size_t len)
 {
     size_t used = buffer_len(buffer);
 
+    require(buffer->start <= buffer->end && buffer->end <= buffer->capacity);
     if (len > buffer->capacity - used)
         return NULL;
     if (len > buffer->capacity - buffer->end) {
@@ -64,6 +65,7 @@ buffer_append(struct buffer *buffer, const void *bytes, size_t len)
         return false;
     memcpy(place, bytes, len);
     buffer->end += len;
+    require(buffer->end <= buffer->capacity);
     return true;
 }
 

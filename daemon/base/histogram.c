@@ -3,6 +3,8 @@
  */
 #include "daemon/base/histogram.h"
 
+#include "daemon/base/assert.h"
+
 #define MS ((uint64_t)1000)
 #define S  (1000 * MS)
 
@@ -34,6 +36,7 @@ histogram_add(struct histogram *histogram, const struct histogram_scale *scale,
 
     while (at < scale->bounds && value > scale->bound[at])
         at++;
+    require(at < sizeof(histogram->count) / sizeof(histogram->count[0]));
     histogram->count[at]++;
     histogram->sum += value;
 }

@@ -98,6 +98,7 @@ struct line {
 static void
 put(struct line *line, const char *bytes, size_t len)
 {
+    require(line->len <= line->room && line->room <= OBJECT_BYTES_MAX);
     line->cut = line->cut || len > line->room - line->len;
     if (line->cut)
         return;

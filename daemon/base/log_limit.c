@@ -30,6 +30,7 @@ event_find(struct log_limit *limit, const char *event)
 {
     struct log_limit_event *entry;
 
+    require(limit->count <= LOG_LIMIT_EVENTS_MAX);
     for (uint32_t i = 0; i < limit->count; i++)
         if (is_of(&limit->events[i], event))
             return &limit->events[i];

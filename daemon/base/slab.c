@@ -117,6 +117,7 @@ slab_alloc(struct slab *slab)
     node->generation++;
     node->next_free = index + 1;
     slab->used++;
+    require(slab->used <= slab->touched);
     return node;
 }
 
@@ -128,7 +129,7 @@ slab_free(struct slab *slab, void *object)
 
     require((node->generation & 1) == 1);
     require(link > 0 && link <= slab->touched);
-    require(node_at(slab, link - 1) == node);
+    require(node_at(slab, link - 1) == node && slab->used > 0);
     node->generation++;
     node->next_free = slab->free_head;
     slab->free_head = link;

@@ -3,6 +3,8 @@
  */
 #include "daemon/base/slot.h"
 
+#include "daemon/base/assert.h"
+
 /*
  * CRC-16/XMODEM, polynomial 0x1021, four bits at a time: the table fits one
  * cache line, and names are short.
@@ -45,6 +47,7 @@ slot_tag(uint16_t slot)
     static uint32_t next;
     char digits[20];
 
+    require(slot < SLOT_COUNT);
     while (tags[slot] == 0) {
         uint16_t found =
             slot_of_key(text_make(digits, text_from_u64(digits, next)));
