@@ -523,6 +523,81 @@ SESSION_TEST(left_in_the_queue)
     ck_assert_uint_eq(rig_count(rig, COUNTER_deadlocks), (unsigned)cycle);
 }
 
+/* x holds a and waits for b. y holds b, or stands before x in its queue, and
+ * waits for a. There is no cycle if the record of b shows that x was granted it
+ * meanwhile, or that the wait of x is over. */
+SESSION_TEST(own_ticket)
+{
+    static const struct {
+        bool holds, granted, over;
+    } table[] = {{.holds = true}, {.holds = false}, {.granted = true},
+        {.holds = true, .over = true}};
+
+    bool cycle = !table[_i].granted && !table[_i].over;
+    unsigned t = rig_open(rig);
+    struct op_ticket a[2], b[2];
+
+    rig_lock(rig, s, "1 LOCK a", 4);
+    if (table[_i].holds)
+        rig_lock(rig, t, "1 LOCK b", 5);
+    else
+        b[0] = waiter(rig, t, "1 LOCK b");
+    a[0] = b[1] = waiter(rig, s, "2 LOCK b");
+    a[0].granted = true;
+    a[0].fence = 4;
+    a[1] = waiter(rig, t, "2 LOCK a");
+    if (table[_i].holds)
+        b[0] = a[1];
+    b[0].granted = table[_i].holds;
+    b[0].fence = table[_i].holds ? 5 : 0;
+    b[1].granted = table[_i].granted;
+    b[1].ttl_ms = table[_i].over ? 0 : b[1].ttl_ms;
+    rig_pass(rig, 100);
+    for (unsigned i = 0;
+         i < 12 && rig->op_count > 0 && rig->ops[0]->kind == OP_INSPECT; i++) {
+        struct op *op = rig_op(rig, OP_INSPECT);
+        rig_finish(rig, op,
+            (struct op_result){
+                .tickets = text_equal(op->name, TEXT("a")) ? a : b,
+                .ticket_count = 2});
+    }
+    ck_assert_uint_eq(rig_count(rig, COUNTER_deadlocks), cycle);
+}
+
+/* Of two waits of one moment that of the greater session ends, or that of the
+ * greater owner in one session, and no other wait: both are searched from. */
+START_TEST(of_one_moment)
+{
+    struct stub *stub = stub_new(2);
+    bool sessions = _i < 2;
+    struct at x = stub_open(stub, 0);
+    struct at y = sessions ? stub_open(stub, 1) : x;
+    struct op_ticket *a = &stub_record(stub, 'a')->tickets[1];
+    struct op_ticket *b = &stub_record(stub, 'b')->tickets[1];
+    uint64_t owners[2];
+
+    stub_hold(stub, x, "1 LOCK a owner=x");
+    stub_hold(stub, y, "2 LOCK b owner=y");
+    if (_i % 2 == 0)
+        stub_wait(stub, x, "3 LOCK b owner=x");
+    stub_wait(stub, y, "4 LOCK a owner=y");
+    if (_i % 2 == 1)
+        stub_wait(stub, x, "3 LOCK b owner=x");
+    a->since_us = b->since_us = 7;
+    memcpy(&owners[0], a->owner_hash, 8);
+    memcpy(&owners[1], b->owner_hash, 8);
+    bool of_y = sessions ? memcmp(a->session, b->session, 16) > 0
+                         : owners[0] > owners[1];
+    stub_pass(stub, 200);
+    stub_expect(stub, of_y ? y : x,
+        of_y ? "4 ERR DEADLOCK retry=1 cycle=~"
+             : "3 ERR DEADLOCK retry=1 cycle=~");
+    ck_assert_str_eq(stub_heard(stub, of_y ? x : y), "");
+    stub_free(stub);
+}
+
+END_TEST
+
 /* --- messages ------------------------------------------------------------- */
 
 struct cycle {
@@ -741,6 +816,8 @@ core_deadlock_suite(void)
     tcase_add_test(tests, comes_again);
     tcase_add_test(tests, over_in_doubt);
     tcase_add_loop_test(tests, left_in_the_queue, 0, 2);
+    tcase_add_loop_test(tests, own_ticket, 0, 4);
+    tcase_add_loop_test(tests, of_one_moment, 0, 4);
     tcase_add_test(tests, second_round);
     tcase_add_test(tests, wait_is_named);
     tcase_add_test(tests, names_of_the_cycle);
