@@ -508,6 +508,22 @@ RIG_TEST(claimed_meanwhile, rig_new())
     rig_no_op(rig);
 }
 
+/* Or a LOCK follows. The hold may have been given back at another broker, and
+ * the fences of later grants are lost: it is released first. */
+RIG_TEST(locked_when_put_again, rig_new())
+{
+    unsigned s = rig_open_kept(rig);
+
+    (void)losing(rig, s);
+    rig_event(rig, s, CORE_DROP);
+    finish_put_again(rig);
+    unsigned t = resume(rig, s, 2);
+    rig_say(rig, t, "1 LOCK a");
+    rig_status(rig, sole_op(rig, OP_RELEASE), OP_OK);
+    rig_granted(rig, sole_op(rig, OP_ACQUIRE), 6);
+    rig_expect(rig, t, "1 OK fence=6 ttl_ms=~ count=1");
+}
+
 /* That of another broker is asked for when this one is out of the way. */
 RIG_TEST(claimed_with_a_larger_fence, rig_new())
 {
@@ -1461,6 +1477,7 @@ add_holds(TCase *tests)
     tcase_add_loop_test(tests, shared_meanwhile, 0, 2);
     tcase_add_test(tests, sharing_finds_it_lost);
     tcase_add_loop_test(tests, claimed_meanwhile, 0, 2);
+    tcase_add_test(tests, locked_when_put_again);
     tcase_add_test(tests, claimed_with_a_larger_fence);
     tcase_add_test(tests, claim_finds_it_lost);
     tcase_add_test(tests, claim_of_the_unknown);
