@@ -309,8 +309,9 @@ changed_pause_us(
 {
     bool away = ticket->session != NULL && !session_connected(ticket->session);
 
-    return away || ticket->unattended ? 0
-                                      : random_below(&core->random, half_us);
+    return away || ticket->fate == FATE_UNATTENDED
+               ? 0
+               : random_below(&core->random, half_us);
 }
 
 /* Repairs what the node has lost: releases first, then holds, then waits, about
@@ -591,13 +592,14 @@ check_ticket(const struct ticket *ticket)
     if (ticket->state == TICKET_LEAVING)
         require(!handle_equal(ticket->main_op, HANDLE_NONE) ||
                 wheel_node_set(&ticket->timer));
-    if (ticket->state == TICKET_WAITING && !ticket->unattended && !gone)
+    if (ticket->state == TICKET_WAITING && ticket->fate != FATE_UNATTENDED &&
+        !gone)
         require(request != NULL && !list_empty(&ticket->requests) &&
                 request->state != REQUEST_QUEUED);
     if (ticket->session == NULL || gone)
         require(list_empty(&ticket->requests));
     const struct session *session = ticket->session;
-    if (ticket->state == TICKET_HELD && !ticket->unattended) {
+    if (ticket->state == TICKET_HELD && ticket->fate != FATE_UNATTENDED) {
         require(session != NULL);
         require((ticket->ask.hold_ms > 0
                         ? session->leased_us

@@ -183,7 +183,7 @@ lock_would_reenter(const struct core *core, const struct session *session,
         if (last->command != COMMAND_RENEW)
             return true;
     }
-    return ticket->state == TICKET_HELD && !ticket->unattended;
+    return ticket->state == TICKET_HELD && ticket->fate != FATE_UNATTENDED;
 }
 
 /* False: it would enter a lock anew, which the client has forbidden. */

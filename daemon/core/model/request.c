@@ -208,8 +208,9 @@ multilock_leave(struct core *core, struct multilock *multilock)
         struct ticket *ticket = multilock_hold(core, multilock, i);
         if (ticket == NULL)
             continue;
-        require(ticket->holds > 0 && !ticket->unattended);
-        ticket->unattended = --ticket->holds == 0;
+        require(ticket->holds > 0 && ticket->fate != FATE_UNATTENDED);
+        if (--ticket->holds == 0)
+            ticket->fate = FATE_UNATTENDED;
     }
     multilock->got = 0;
 }

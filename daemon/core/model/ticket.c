@@ -230,7 +230,7 @@ ticket_count_deadline(const struct ticket *ticket)
 {
     struct session *session = ticket->session;
 
-    if (session == NULL || ticket->unattended)
+    if (session == NULL || ticket->fate == FATE_UNATTENDED)
         return;
     uint64_t *least_us =
         ticket->ask.hold_ms > 0 ? &session->leased_us : &session->least_us;
@@ -300,8 +300,10 @@ ticket_check(const struct ticket *ticket)
     require(main_op == (state == TICKET_ASKING) || state == TICKET_LEAVING);
     if (renew_op)
         require(held || state == TICKET_WAITING);
-    if (ticket->fate != FATE_WANTED)
+    if (ticket->fate > FATE_UNATTENDED)
         require(state == TICKET_ASKING);
+    if (state == TICKET_LEAVING)
+        require(ticket->fate == FATE_WANTED);
     if (ticket->ending != ENDING_CLEAN)
         require(state == TICKET_LEAVING || state == TICKET_IDLE);
     if (ticket->downgrade != DOWNGRADE_NONE)
@@ -315,7 +317,7 @@ ticket_check(const struct ticket *ticket)
     }
     require(!ticket->doubt); /* DESIGN.md D8.4 */
     require(ticket->fence > 0);
-    require((ticket->holds > 0) != ticket->unattended);
+    require((ticket->holds > 0) != (ticket->fate == FATE_UNATTENDED));
     require(ticket->session != NULL);
     require(ticket->deadline_us <= ticket->hard_end_us); /* DESIGN.md D9.2 */
 }
@@ -324,7 +326,7 @@ void
 ticket_abandon(struct ticket *ticket)
 {
     require(ticket->state == TICKET_ASKING);
-    if (ticket->fate == FATE_WANTED)
+    if (ticket->fate != FATE_FORGOTTEN)
         ticket->fate = FATE_ABANDONED;
 }
 
@@ -354,7 +356,7 @@ ticket_set_state(
     if (state == TICKET_HELD)
         list_push_back(&ticket->lock->holders, &ticket->holder_link);
     ticket->state = state;
-    if (state != TICKET_ASKING)
+    if (state == TICKET_LEAVING || state == TICKET_IDLE)
         ticket->fate = FATE_WANTED;
     if (state != TICKET_HELD) {
         ticket->downgrade = DOWNGRADE_NONE;
@@ -524,7 +526,7 @@ ticket_reset(struct ticket *ticket, const struct session *session)
     ticket->unheard = false;
     ticket->ending = ENDING_CLEAN;
     ticket->moving = false;
-    ticket->unattended = false;
+    ticket->fate = FATE_WANTED;
     ticket->reborn = false;
     ticket->foreign_us = 0;
     ticket->settles_us = 0;

@@ -29,11 +29,12 @@ enum ticket_state {
     TICKET_LEAVING, /* release is under way, or will be tried again */
 };
 
-/* ASKING: what happens to the answer. */
+/* The client's interest in the ticket. The last two are of ASKING. */
 enum ticket_fate {
     FATE_WANTED,
-    FATE_ABANDONED, /* a grant is released: nobody waits for it */
-    FATE_FORGOTTEN, /* the ticket ends: another broker goes on with it */
+    FATE_UNATTENDED, /* its connection ended; its LOCK may come again */
+    FATE_ABANDONED,  /* a grant is released: nobody waits for it */
+    FATE_FORGOTTEN,  /* the ticket ends: another broker goes on with it */
 };
 
 /* LEAVING, and IDLE after it: how the hold ended. */
@@ -54,15 +55,15 @@ enum ticket_downgrade {
 /*
  * Legal together, as ticket_check() asserts:
  *
- *             main_op  renew_op  fate  ending  downgrade, jeopardy  holds
- *     IDLE    -        -         -     any   -                    0
- *     ASKING  set      -         any   -     -                    0
- *     WAITING -        any       -     -     -                    0
- *     HELD    -        any       -     -     any                  any
- *     LEAVING any      -         -     any   -                    0
+ *             main_op  renew_op  fate        ending  downgrade, jeopardy
+ *     IDLE    -        -         unattended  any     -
+ *     ASKING  set      -         any         -       -
+ *     WAITING -        any       unattended  -       -
+ *     HELD    -        any       unattended  -       any
+ *     LEAVING any      -         -           any     -
  *
- * A hold has a fence and no doubt, is unattended or has holds, and its deadline
- * is no later than the end of its lease=.
+ * A hold has a fence and no doubt. It is unattended, or has holds; no other
+ * ticket has any. Its deadline is no later than the end of its lease=.
  */
 struct ticket {
     struct slab_node node;
@@ -113,17 +114,16 @@ struct ticket {
     enum ticket_fate fate;
     enum ticket_ending ending;
     enum ticket_downgrade downgrade;
-    bool doubt;    /* an answer was lost: it may have been granted, or freed */
-    bool hinted;   /* a grant was announced while a question was under way */
-    bool unheard;  /* the last question got no answer */
-    bool jeopardy; /* HELD: JEOPARDY was sent */
-    bool moving;   /* it was claimed, and Redis has not confirmed it */
-    bool unattended; /* its connection ended; its LOCK may come again */
-    bool used;       /* its request id has been used */
-    bool reborn;     /* it was put again, and not claimed since */
-    bool stray;      /* put again without an answer: its number is not known */
-    bool requeued;   /* it was gone, perhaps to a later connection's broker */
-    uint32_t taken;  /* that generation has it, elsewhere; 0: none */
+    bool doubt;     /* an answer was lost: it may have been granted, or freed */
+    bool hinted;    /* a grant was announced while a question was under way */
+    bool unheard;   /* the last question got no answer */
+    bool jeopardy;  /* HELD: JEOPARDY was sent */
+    bool moving;    /* it was claimed, and Redis has not confirmed it */
+    bool used;      /* its request id has been used */
+    bool reborn;    /* it was put again, and not claimed since */
+    bool stray;     /* put again without an answer: its number is not known */
+    bool requeued;  /* it was gone, perhaps to a later connection's broker */
+    uint32_t taken; /* that generation has it, elsewhere; 0: none */
     uint8_t owner_len;
     uint8_t client_len;
     uint8_t note_len;

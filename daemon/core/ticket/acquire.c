@@ -111,13 +111,14 @@ static void
 wait_end(struct core *core, struct ticket *ticket, struct request *request,
     enum error_code code)
 {
-    ticket->unattended = session_keeps(ticket->session);
-    if (ticket->state == TICKET_ASKING && !ticket->unattended)
-        ticket->fate = FATE_ABANDONED;
-    if (ticket->unattended)
+    if (session_keeps(ticket->session)) {
+        ticket->fate = FATE_UNATTENDED;
         request_refuse(core, request, code, NULL);
-    else
-        request_end(core, request, code, NULL);
+        return;
+    }
+    if (ticket->state == TICKET_ASKING)
+        ticket->fate = FATE_ABANDONED;
+    request_end(core, request, code, NULL);
 }
 
 /*
@@ -147,12 +148,12 @@ ticket_may_wait(struct core *core, struct ticket *ticket)
     if (ticket->fate == FATE_ABANDONED)
         return false;
     if (request == NULL)
-        return ticket->unattended;
+        return ticket->fate == FATE_UNATTENDED;
     if (wait_called_off(core, ticket))
-        return ticket->unattended;
+        return ticket->fate == FATE_UNATTENDED;
     if (core->stopping) {
         wait_end(core, ticket, request, ERROR_DRAINING);
-        return ticket->unattended;
+        return ticket->fate == FATE_UNATTENDED;
     }
     if (request->wait_us == 0) { /* an earlier connection's stands there */
         count(core->counters, COUNTER_refused_busy);
@@ -262,8 +263,7 @@ acquire_unknown(struct core *core, struct ticket *ticket)
     ticket->doubt = true;
     asking_called_off(core, ticket);
     struct request *request = ticket_asking(ticket);
-    if (ticket->fate != FATE_ABANDONED && request == NULL &&
-        ticket->unattended) {
+    if (request == NULL && ticket->fate == FATE_UNATTENDED) {
         wait_presume(core, ticket);
         return;
     }
@@ -451,7 +451,7 @@ claim_done(
 static void
 wait_refuse(struct core *core, struct ticket *ticket, enum op_status status)
 {
-    if (!ticket->unattended)
+    if (ticket->fate != FATE_UNATTENDED)
         return;
     LIST_EACH_SAFE (link, &ticket->requests) {
         struct request *request =
@@ -550,7 +550,6 @@ wait_refresh_done(struct core *core, struct ticket *ticket, const struct op *op)
         /* It was granted, and taken away before that was known here. */
         if (request != NULL)
             request_move(request, REQUEST_QUEUED);
-        ticket->unattended = false;
         ticket_leave(core, ticket);
         return;
     case OP_BUSY:

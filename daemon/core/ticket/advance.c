@@ -18,7 +18,7 @@ wait_serve(struct core *core, struct ticket *ticket)
 {
     if (wait_closes(core, ticket))
         return true;
-    if (ticket->unattended)
+    if (ticket->fate == FATE_UNATTENDED)
         wait_advance(core, ticket);
     else
         ticket_refuse_impatient(core, ticket);

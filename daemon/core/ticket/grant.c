@@ -25,7 +25,7 @@ ticket_wanted(const struct ticket *ticket)
     if (ticket->fate == FATE_ABANDONED)
         return false;
     if (request == NULL)
-        return ticket->unattended;
+        return ticket->fate == FATE_UNATTENDED;
     return request->command == COMMAND_LOCK ||
            request->command == COMMAND_CLAIM;
 }
@@ -103,7 +103,7 @@ hold_set_end(struct ticket *ticket, uint64_t sent_us, uint64_t now_us)
 static bool
 hold_is_unclaimed(const struct ticket *hold)
 {
-    return hold->unattended && list_empty(&hold->requests);
+    return hold->fate == FATE_UNATTENDED && list_empty(&hold->requests);
 }
 
 /* Whether a hold is sooner given up than another one: that is so, or Redis has

@@ -128,7 +128,7 @@ hold_lost(struct core *core, struct ticket *ticket, const char *reason)
     struct request *had = ticket_request(ticket);
     if (had != NULL && had->member == MEMBER_HAD)
         multilock_lost(core, had);
-    ticket->unattended = false;
+    ticket->fate = FATE_WANTED;
     if (known) {
         struct reply reply = answer_event(core, EVENT_LOST);
         reply_word(&reply, lock);
@@ -204,7 +204,7 @@ hold_reenter(struct core *core, struct ticket *ticket, struct request *request)
         count(core->counters, COUNTER_reentries);
     else if (request->ask.hold_ms > 0)
         ticket_set_lease(core, ticket, request->ask.hold_ms);
-    ticket->unattended = false;
+    ticket->fate = FATE_WANTED;
     ticket_count_deadline(ticket);
     answer_hold(core, request, ticket);
 }
@@ -231,13 +231,12 @@ static bool
 hold_misfits(struct core *core, struct ticket *ticket, struct request *request,
     const char *why)
 {
-    if (!ticket->unattended) {
+    if (ticket->fate != FATE_UNATTENDED) {
         count(core->counters, COUNTER_refused_conflict);
         request_refuse(core, request, ERROR_CONFLICT, why);
         return false;
     }
     request_move(request, REQUEST_QUEUED);
-    ticket->unattended = false;
     ticket->ending = ENDING_UNCLEAN;
     ticket_leave(core, ticket);
     return true;
@@ -275,7 +274,8 @@ hold_lock(struct core *core, struct ticket *ticket, struct request *request)
     const char *why = hold_objection(&ticket->ask, &request->ask);
     /* A ticket that was put again may have been given back at another broker.
      * Redis may have lost that, and the fences granted since. */
-    if ((why != NULL && !moves) || (ticket->reborn && ticket->unattended))
+    if ((why != NULL && !moves) ||
+        (ticket->reborn && ticket->fate == FATE_UNATTENDED))
         return hold_misfits(core, ticket, request, why);
     bool shares = why == NULL && request->ask.shared &&
                   (!ticket->ask.shared || ticket->downgrade == DOWNGRADE_ASKED);
@@ -300,7 +300,7 @@ static bool
 hold_is_unattended(
     struct core *core, const struct ticket *ticket, struct request *request)
 {
-    if (!ticket->unattended)
+    if (ticket->fate != FATE_UNATTENDED)
         return false;
     request_refuse(core, request, ERROR_NOTHELD, NULL);
     return true;
@@ -362,7 +362,7 @@ hold_claimed(struct core *core, struct ticket *ticket, struct request *request)
     require(ticket->state == TICKET_HELD);
     require(request->fence == ticket->fence); /* DESIGN.md D7.3 */
     ticket->holds = request->holds;
-    ticket->unattended = false;
+    ticket->fate = FATE_WANTED;
     ticket->reborn = false;
     ticket_count_deadline(ticket);
     answer_hold(core, request, ticket);

@@ -105,7 +105,7 @@ ticket_refresh(struct core *core, struct ticket *ticket)
     op->moves = ticket->moving;
     if (!op->moves)
         op->over_us = ticket->over_us;
-    op->idle = ticket->unattended && list_empty(&ticket->requests);
+    op->idle = ticket->fate == FATE_UNATTENDED && list_empty(&ticket->requests);
     op->tell = request != NULL && request->progress == PROGRESS_WANTED;
     op->deadline_us = core->now_us + core->settings.redis_timeout_us;
     ticket->renew_op = slab_handle(&core->ops, op);

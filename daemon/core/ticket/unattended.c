@@ -50,15 +50,16 @@ ticket_leave_unattended(struct core *core, struct ticket *ticket)
     require(list_empty(&ticket->requests));
     switch (ticket->state) {
     case TICKET_ASKING:
-        ticket->unattended = ticket->fate != FATE_ABANDONED;
+        if (ticket->fate == FATE_WANTED)
+            ticket->fate = FATE_UNATTENDED;
         break;
     case TICKET_WAITING:
-        ticket->unattended = true;
+        ticket->fate = FATE_UNATTENDED;
         break;
     case TICKET_HELD:
         /* The next connection says how often it has it: a LOCK whose answer
          * was lost is put again, and is its first. */
-        ticket->unattended = true;
+        ticket->fate = FATE_UNATTENDED;
         ticket->holds = 0;
         break;
     case TICKET_IDLE:
@@ -72,11 +73,10 @@ ticket_leave_unattended(struct core *core, struct ticket *ticket)
 bool
 ticket_end_unattended(struct core *core, struct ticket *ticket)
 {
-    if (!ticket->unattended)
+    if (ticket->fate != FATE_UNATTENDED)
         return false;
     if (!list_empty(&ticket->requests))
         return true;
-    ticket->unattended = false;
     if (ticket->state == TICKET_HELD) {
         hold_given_up(core, ticket);
         ticket->ending = ENDING_UNCLEAN;

@@ -70,17 +70,16 @@ wait_is_ours(struct core *core, struct ticket *ticket)
 static void
 wait_attend(struct core *core, struct ticket *ticket, struct request *request)
 {
-    require(ticket->state == TICKET_WAITING && ticket->unattended);
+    require(ticket->state == TICKET_WAITING && ticket->fate == FATE_UNATTENDED);
     if (ticket->ask.shared != request->ask.shared ||
         ticket->ask.permits != request->ask.permits ||
         ticket->ask.permits_max != request->ask.permits_max) {
-        ticket->unattended = false;
         ticket_leave(core, ticket);
         return;
     }
     request_move(request, REQUEST_ASKED);
     ticket->ask.hold_ms = request->ask.hold_ms;
-    ticket->unattended = false;
+    ticket->fate = FATE_WANTED;
     core->hooks->waits(core, ticket);
     ticket_refresh(core, ticket);
 }
@@ -115,7 +114,7 @@ wait_closes(struct core *core, struct ticket *ticket)
 {
     if (!session_closes(ticket->session))
         return false;
-    if (ticket->unattended && !session_keeps(ticket->session)) {
+    if (ticket->fate == FATE_UNATTENDED && !session_keeps(ticket->session)) {
         ticket_leave(core, ticket);
         return true;
     }
@@ -156,7 +155,6 @@ wait_advance(struct core *core, struct ticket *ticket)
     if (list_empty(&ticket->requests))
         return;
     if (wait_is_passed(core, ticket)) {
-        ticket->unattended = false;
         ticket_leave(core, ticket);
         return;
     }
@@ -210,9 +208,10 @@ ticket_cancel(struct core *core, struct ticket *ticket, struct request *request,
         return multilock_cancel(core, request, code, why);
     require(request->ticket == ticket && request->command == COMMAND_LOCK);
     if (serving && stands &&
-        (code == ERROR_DRAINING || session_closes(ticket->session)))
-        ticket->unattended = session_keeps(ticket->session);
-    if (!serving || !stands || ticket->unattended) {
+        (code == ERROR_DRAINING || session_closes(ticket->session)) &&
+        session_keeps(ticket->session))
+        ticket->fate = FATE_UNATTENDED;
+    if (!serving || !stands || ticket->fate == FATE_UNATTENDED) {
         request_refuse(core, request, code, why);
         if (serving) /* requests behind it go on */
             ticket_stir(core, ticket);
