@@ -37,6 +37,10 @@ PLANTED = {
         "(uint64_t)100000 +\n        hold_deadline(core, ticket, sent_us, "
         "ttl_us));",
         "a deadline is 100 ms too late"),
+    "lease-without-end": (
+        "hold_set_end",
+        "hold_ms == 0 ? NEVER : us_add(sent_us, us_from_ms(hold_ms));",
+        "NEVER;", "a broker renews a lease= beyond its end"),
     "no-watchdog": ("ticket_arm", "due_us = us_min(due_us, ticket->renew_us);",
                     "due_us = us_min(due_us, ticket->deadline_us);",
                     "nobody renews"),
