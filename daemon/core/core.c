@@ -110,6 +110,7 @@ core_configure(struct core *core, const struct core_settings *settings)
 {
     struct core_settings *own = &core->settings;
 
+    require(core->effects == NULL); /* DESIGN.md D13.2: between steps */
     own->redis_timeout_us = settings->redis_timeout_us;
     own->command_timeout_us = settings->command_timeout_us;
     own->stop_grace_us = settings->stop_grace_us;
@@ -129,6 +130,7 @@ core_configure(struct core *core, const struct core_settings *settings)
 void
 core_set_health(struct core *core, const struct health *health)
 {
+    require(core->effects == NULL);
     core->health = health;
 }
 
@@ -207,7 +209,8 @@ core_lock_op_done(struct core *core, const struct op *op)
     const struct op_result *result = &op->result;
     struct lock *lock = slab_get(&core->locks, op->lock);
 
-    require(lock != NULL);
+    require(lock != NULL && op->began_us <= core->now_us);
+    require(result->grant_count == 0 || result->grants != NULL);
     if (core->now_us - op->began_us >= core->settings.slow_us)
         recent_slow(core, op);
     for (uint32_t i = 0; i < result->grant_count; i++)
@@ -243,6 +246,7 @@ core_looked(struct core *core, struct op *op)
     struct lock *lock = slab_get(&core->locks, op->lock);
     enum op_status status = op->result.status;
 
+    require(lock != NULL);
     if (op->watch)
         watch_looked(core, lock, status);
     if (status == OP_UNSENT || status == OP_UNKNOWN)
@@ -563,6 +567,7 @@ core_next_us(const struct core *core)
 {
     uint64_t next_us = core_owes(core) ? 0 : wheel_next_us(&core->wheel);
 
+    require(core->effects == NULL); /* DESIGN.md D13.2: between steps */
     if (core->stopping && core->stop_us != 0)
         next_us = us_min(next_us, core->stop_us);
     return next_us;
@@ -664,6 +669,7 @@ core_check(const struct core *core)
     uint32_t held = 0;
     uint32_t waiting = 0;
 
+    require(core->effects == NULL);
     for (uint32_t i = 0; i < core->tickets.touched; i++) {
         const struct ticket *ticket = slab_at(&core->tickets, i);
         if (ticket == NULL)

@@ -70,6 +70,7 @@ session_open(struct core *core, struct core_event *event)
 {
     struct session *session;
 
+    require(event->open.user == NULL || core->settings.users != NULL);
     event->session = HANDLE_NONE;
     if (core->stopping || !auth_admits(core, event))
         return;

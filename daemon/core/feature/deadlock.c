@@ -471,6 +471,7 @@ probe_search(struct core *core, struct probe *probe,
     node->since_us = result->tickets[own].since_us;
     node->name_len = (uint8_t)lock->name_len;
     memcpy(node->name, lock->name, lock->name_len);
+    require(own < INSPECTION_TICKETS); /* the room of `places` */
     for (uint32_t i = own; i > 0; i--) {
         const struct op_ticket *other = &result->tickets[i - 1];
         if (!in_the_way(reading, own, i - 1))

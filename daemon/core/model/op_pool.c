@@ -54,7 +54,7 @@ void
 op_submit(struct core *core, struct op *op)
 {
     require(core->effects != NULL);
-    require(list_empty(&op->link));
+    require(list_empty(&op->link) && op->deadline_us > 0);
     op->began_us = core->now_us;
     list_push_back(&core->effects->ops, &op->link);
 }
