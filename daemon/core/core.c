@@ -5,7 +5,6 @@
 #include "daemon/core/core.h"
 
 #include "daemon/core/answer/answer.h"
-#include "daemon/core/answer/behind.h"
 #include "daemon/core/command/command.h"
 #include "daemon/core/command/session.h"
 #include "daemon/core/feature/audit.h"

@@ -5,7 +5,7 @@
 #define _GNU_SOURCE 1
 
 #include "proto/client/link.h"
-#include "proto/client/message.h"
+#include "proto/client/pending.h"
 
 #include <assert.h>
 #include <netdb.h>

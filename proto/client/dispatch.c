@@ -5,10 +5,8 @@
 #include "proto/client/client.h"
 #include "proto/client/hold.h"
 #include "proto/client/link.h"
-#include "proto/client/notice.h"
 #include "proto/client/session.h"
 #include "proto/client/submit.h"
-#include "proto/client/watch.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,8 +8,8 @@
 #define _GNU_SOURCE 1
 
 #include "proto/client/pending.h"
-#include "proto/client/notice.h"
-#include "proto/client/watch.h"
+#include "proto/client/hold.h"
+#include "proto/client/submit.h"
 
 #include <assert.h>
 #include <stdio.h>

@@ -21,10 +21,8 @@
 #include "proto/client/client.h"
 #include "proto/client/hold.h"
 #include "proto/client/link.h"
-#include "proto/client/notice.h"
 #include "proto/client/pending.h"
 #include "proto/client/submit.h"
-#include "proto/client/watch.h"
 
 #include <assert.h>
 #include <stdio.h>

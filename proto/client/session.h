@@ -5,7 +5,6 @@
 #define HOLDFAST_PROTO_CLIENT_SESSION_H
 
 #include "proto/client/client.h"
-#include "proto/client/message.h"
 #include "proto/client/pending.h"
 
 /* session.c */

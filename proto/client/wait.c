@@ -4,8 +4,8 @@
 #define _GNU_SOURCE 1
 
 #include "proto/client/client.h"
+#include "proto/client/hold.h"
 #include "proto/client/link.h"
-#include "proto/client/notice.h"
 
 #include <assert.h>
 #include <poll.h>

@@ -7,7 +7,7 @@
 
 #include "proto/client/client.h"
 #include "proto/client/link.h"
-#include "proto/client/watch.h"
+#include "proto/client/submit.h"
 
 #define TALK_START 1000000u /* ms; the clock of a talk begins here */
 #define TOLD_BYTES 16384

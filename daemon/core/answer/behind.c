@@ -3,9 +3,8 @@
  * its reply, and then have their turn (session_time.c). The number of lines is
  * bounded for each session and for all sessions together.
  */
-#include "daemon/core/answer/behind.h"
-
 #include "daemon/core/answer/answer.h"
+
 #include "daemon/core/model/session_table.h"
 
 #include "daemon/base/assert.h"

@@ -19,7 +19,6 @@
 #include "daemon/core/command/session.h"
 
 #include "daemon/core/answer/answer.h"
-#include "daemon/core/answer/behind.h"
 #include "daemon/core/feature/watch.h"
 #include "daemon/core/model/request.h"
 #include "daemon/core/model/session_table.h"

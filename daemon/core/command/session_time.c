@@ -6,7 +6,6 @@
 #include "daemon/core/command/session.h"
 
 #include "daemon/core/answer/answer.h"
-#include "daemon/core/answer/behind.h"
 #include "daemon/core/command/command.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/ticket/tickets.h"

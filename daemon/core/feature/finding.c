@@ -3,7 +3,7 @@
  * sessions by their short IDs. Names and words of clients may have any bytes:
  * they are quoted or encoded.
  */
-#include "daemon/core/feature/finding.h"
+#include "daemon/core/feature/audit.h"
 
 #include "daemon/core/answer/answer.h"
 
