@@ -104,7 +104,8 @@ users_of_cert(const struct users *users, struct text cert, uint32_t *mark)
     return users_of_proof(users, &proof, mark);
 }
 
-void
+/* The digest of salt and secret. */
+static void
 user_hash(const uint8_t salt[USER_SALT_BYTES], struct text secret,
     uint8_t digest[SHA256_BYTES])
 {

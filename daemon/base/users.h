@@ -104,10 +104,6 @@ bool user_has_mark(
 bool user_may(const struct users *users, const struct user *user,
     enum right right, struct text name);
 
-/* The digest of salt and secret. */
-void user_hash(const uint8_t salt[USER_SALT_BYTES], struct text secret,
-    uint8_t digest[SHA256_BYTES]);
-
 /* The form of a secret in the file: a mark, salt and digest in hex. */
 void user_hash_text(const uint8_t salt[USER_SALT_BYTES], struct text secret,
     char out[USER_HASHED_BYTES]);

@@ -343,7 +343,7 @@ holdfast_link_append(struct holdfast *h, const char *bytes, size_t len)
 
 /* With several peers nothing is sent before the greeting, since it could not be
  * sent to the next peer again. */
-bool
+static bool
 holdfast_link_writes(const struct holdfast *h)
 {
     return holdfast_link_reads(h) &&

@@ -54,9 +54,6 @@ short holdfast_link_events(const struct holdfast *h, bool input, bool output);
 /* Whether lines can be read. */
 bool holdfast_link_reads(const struct holdfast *h);
 
-/* Whether output may be sent. */
-bool holdfast_link_writes(const struct holdfast *h);
-
 /* Ends connection and session; the first reason stays. The end of the turn
  * drops requests and holds. */
 void holdfast_link_close(struct holdfast *h, const char *reason);

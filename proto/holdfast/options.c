@@ -12,7 +12,8 @@
 
 #define DURATION_MAX_MS 31536000000u /* 365 days */
 
-bool
+/* Reads "1500ms", "30s", "5m", "1h", at most a year. "0" needs no unit. */
+static bool
 duration_parse(const char *text, uint64_t *ms)
 {
     static const struct {

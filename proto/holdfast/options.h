@@ -46,7 +46,4 @@ bool words_take(struct settings *settings, const char *name,
     const struct option *options, size_t option_count, char **argv,
     struct words *words);
 
-/* Reads "1500ms", "30s", "5m", "1h", at most a year. "0" needs no unit. */
-bool duration_parse(const char *text, uint64_t *ms);
-
 #endif

@@ -71,7 +71,9 @@ session_count_ticket(struct session *session, int change)
         session->user->tickets += (uint32_t)change;
 }
 
-struct ticket *
+/* Creates an IDLE ticket, which holds a reference to the lock. The caller must
+ * put a request to it. NULL: there is no room. */
+static struct ticket *
 ticket_create(struct core *core, struct session *session, struct lock *lock,
     struct text owner)
 {

@@ -141,11 +141,6 @@ struct core;
 struct ticket *ticket_find(const struct core *core,
     const struct session *session, const struct lock *lock, struct text owner);
 
-/* Creates an IDLE ticket, which holds a reference to the lock. The caller must
- * put a request to it. NULL: there is no room. */
-struct ticket *ticket_create(struct core *core, struct session *session,
-    struct lock *lock, struct text owner);
-
 /* The ticket of that lock and owner, created if need be. NULL: a limit forbids
  * it, which is counted and named in *limit. */
 struct ticket *ticket_obtain(struct core *core, struct session *session,

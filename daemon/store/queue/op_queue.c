@@ -103,7 +103,8 @@ op_done(struct store *store, struct op *op, enum op_status status)
         list_push_back(&store->done, &op->link);
 }
 
-uint16_t
+/* The node that serves the operation; NODE_NONE: none is known. */
+static uint16_t
 route_of(const struct store *store, const struct op *op)
 {
     return op->kind == OP_AUDIT ? op_see(op)->home

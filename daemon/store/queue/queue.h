@@ -34,9 +34,6 @@ void op_park(struct store *store, struct op *op, uint64_t until_us);
  * topology that asked. */
 void op_done(struct store *store, struct op *op, enum op_status status);
 
-/* The node that serves the operation; NODE_NONE: none is known. */
-uint16_t route_of(const struct store *store, const struct op *op);
-
 /* Puts an operation into the lane of its node, or parks it where there is
  * none. */
 void op_route(struct store *store, struct op *op, uint64_t now_us);
