@@ -312,6 +312,10 @@ ticket_check(const struct ticket *ticket)
         require(held && ticket->ask.shared);
     if (ticket->jeopardy)
         require(held && ticket->jeopardy_us == NEVER);
+    if (ticket->reborn)
+        require(held);
+    if (ticket->unheard)
+        require(state == TICKET_WAITING);
     require(held == !list_empty(&ticket->holder_link));
     if (!held) {
         require(ticket->holds == 0);
@@ -360,9 +364,12 @@ ticket_set_state(
     ticket->state = state;
     if (state == TICKET_LEAVING || state == TICKET_IDLE)
         ticket->fate = FATE_WANTED;
+    if (state != TICKET_WAITING)
+        ticket->unheard = false;
     if (state != TICKET_HELD) {
         ticket->downgrade = DOWNGRADE_NONE;
         ticket->jeopardy = false;
+        ticket->reborn = false;
     }
     wheel_remove(&core->wheel, &ticket->timer);
     ticket_check(ticket);
@@ -525,11 +532,9 @@ ticket_reset(struct ticket *ticket, const struct session *session)
     ticket->fence = 0;
     ticket->doubt = false;
     ticket->hinted = false;
-    ticket->unheard = false;
     ticket->ending = ENDING_CLEAN;
     ticket->moving = false;
     ticket->fate = FATE_WANTED;
-    ticket->reborn = false;
     ticket->foreign_us = 0;
     ticket->settles_us = 0;
     ticket->generation = session->generation;

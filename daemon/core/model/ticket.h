@@ -55,12 +55,12 @@ enum ticket_downgrade {
 /*
  * Legal together, as ticket_check() asserts:
  *
- *             main_op  renew_op  fate        ending  downgrade, jeopardy
- *     IDLE    -        -         unattended  any     -
- *     ASKING  set      -         any         -       -
- *     WAITING -        any       unattended  -       -
- *     HELD    -        any       unattended  -       any
- *     LEAVING any      -         -           any     -
+ *            main_op  renew_op  fate        ending  downgrade, jeopardy, reborn
+ *    IDLE    -        -         unattended  any     -
+ *    ASKING  set      -         any         -       -
+ *    WAITING -        any       unattended  -       -
+ *    HELD    -        any       unattended  -       any
+ *    LEAVING any      -         -           any     -
  *
  * A hold has a fence and no doubt. It is unattended, or has holds; no other
  * ticket has any. Its deadline is no later than the end of its lease=.
@@ -115,12 +115,12 @@ struct ticket {
     enum ticket_ending ending;
     enum ticket_downgrade downgrade;
     bool doubt;     /* an answer was lost: it may have been granted, or freed */
-    bool hinted;    /* a grant was announced while a question was under way */
-    bool unheard;   /* the last question got no answer */
+    bool hinted;    /* ASKING, WAITING: a grant was told meanwhile */
+    bool unheard;   /* WAITING: the last question got no answer */
     bool jeopardy;  /* HELD: JEOPARDY was sent */
     bool moving;    /* it was claimed, and Redis has not confirmed it */
-    bool used;      /* its request id has been used */
-    bool reborn;    /* it was put again, and not claimed since */
+    bool used;      /* any state: its request id has been used */
+    bool reborn;    /* HELD: it was put again, and not claimed since */
     bool stray;     /* put again without an answer: its number is not known */
     bool requeued;  /* it was gone, perhaps to a later connection's broker */
     uint32_t taken; /* that generation has it, elsewhere; 0: none */
