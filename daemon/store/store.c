@@ -410,8 +410,8 @@ store_opened(struct store *store, struct store_conn conn)
 {
     struct conn *found = store_conn_of(store, conn);
 
-    if (found != NULL)
-        found->opened = true;
+    if (found != NULL && found->state == CONN_CONNECTING)
+        conn_move(found, CONN_OPENED);
 }
 
 void

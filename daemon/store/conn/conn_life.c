@@ -19,7 +19,6 @@ void
 conn_connect(struct store *store, struct conn *conn, uint64_t now_us)
 {
     require(list_empty(&conn->calls));
-    conn->opened = false;
     conn->demoted = false;
     conn->wish = WISH_CONNECT;
     conn_move(conn, CONN_CONNECTING);
@@ -108,7 +107,7 @@ conn_lost(struct store *store, struct conn *conn, uint64_t now_us,
     bool news = reason != HEALTH_FINE &&
                 health_fault(conn, reason, text_from(why), now_us);
     news = news || was_ready || conn->backoff_us == BACKOFF_MIN_US;
-    if (conn->state != CONN_CONNECTING)
+    if (conn->state >= CONN_GREETING)
         count(store->counters, COUNTER_redis_disconnects);
     log_write(news ? LOG_WARN : LOG_DEBUG, "redis_link_lost",
         log_word("node", conn_name(store, conn, name, sizeof(name))),

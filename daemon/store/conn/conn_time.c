@@ -184,7 +184,7 @@ conn_connecting_tick(struct store *store, struct conn *conn, uint64_t now_us)
 {
     if (now_us < conn->deadline_us)
         return;
-    if (conn->opened)
+    if (conn->state == CONN_OPENED)
         conn_give_up(store, conn, now_us, HEALTH_TLS_FAILED,
             "no answer to the TLS handshake in time");
     else
@@ -203,7 +203,7 @@ conn_tick(struct store *store, struct conn *conn, uint64_t now_us)
         conn_abandon(store, conn, now_us, "nothing is asked there");
         return;
     }
-    if (conn->state == CONN_CONNECTING) {
+    if (conn->state < CONN_GREETING) {
         conn_connecting_tick(store, conn, now_us);
         return;
     }
@@ -247,6 +247,7 @@ conn_next_us(const struct store *store, const struct conn *conn)
         return conn_host(store, conn) == NODE_NONE ? WHEEL_NEVER
                                                    : conn->retry_us;
     case CONN_CONNECTING:
+    case CONN_OPENED:
         return conn->deadline_us;
     case CONN_GREETING:
     case CONN_PREPARING:

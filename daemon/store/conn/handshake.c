@@ -30,7 +30,7 @@ conn_connected(struct store *store, struct conn *conn, uint64_t now_us)
 {
     const struct store_settings *settings = &store->settings;
 
-    if (conn->state != CONN_CONNECTING)
+    if (conn->state != CONN_CONNECTING && conn->state != CONN_OPENED)
         return;
     count(store->counters, COUNTER_redis_connects);
     conn_move(conn, CONN_GREETING);

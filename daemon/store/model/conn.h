@@ -27,6 +27,7 @@ _Static_assert(HEALTH_NODES_MAX == STORE_NODES_MAX, "as many");
 enum conn_state {
     CONN_DOWN,       /* not before retry_us */
     CONN_CONNECTING, /* io has been asked */
+    CONN_OPENED,     /* its TLS handshake is left */
     CONN_GREETING,   /* it tells its ids */
     CONN_PREPARING,  /* kill the predecessor, load the scripts */
     CONN_READY,
@@ -87,11 +88,10 @@ struct conn {
     uint32_t serial;           /* of the connection */
     uint16_t node;             /* NODE_NONE: the subscriber without a node */
     enum store_wish_kind wish; /* of io */
-    bool opened;       /* connecting: what is left is the TLS handshake */
-    bool readonly;     /* is a replica */
-    bool demoted;      /* it says that it is no master, and is left */
-    bool stranger;     /* it was in another cluster when it was asked */
-    bool late;         /* its oldest call is not answered in time */
+    bool readonly;             /* is a replica */
+    bool demoted;              /* it says that it is no master, and is left */
+    bool stranger;             /* it was in another cluster when it was asked */
+    bool late;                 /* its oldest call is not answered in time */
     bool again;        /* a good connection has ended: one try to follow it */
     struct buffer out; /* bytes for io to write */
     struct list calls; /* without a reply, oldest first */

@@ -4,10 +4,10 @@
  * killed, load the scripts, be ready (handshake.c); be lost, wait, connect
  * again (conn_time.c).
  *
- *   DOWN -> CONNECTING -> GREETING -> PREPARING -> READY
- *     ^--------- error, time-out, not what we need ----'
+ *   DOWN -> CONNECTING -> OPENED -> GREETING -> PREPARING -> READY
+ *     ^--------- error, time-out, not what we need --------------'
  *
- * A Sentinel's connection has no PREPARING.
+ * A Sentinel's connection has no PREPARING. One without TLS has no OPENED.
  *
  * Replies come in order: nothing is sooner than the answer to the oldest call.
  * If that takes longer than the command time-out, the connection is late.
@@ -37,7 +37,7 @@ conn_check(const struct conn *conn)
 
     require(state <= CONN_READY);
     if (conn->named || conn->client_id != 0)
-        require(state != CONN_DOWN && state != CONN_CONNECTING);
+        require(state >= CONN_GREETING);
     if (conn->late)
         require(state == CONN_READY);
     if (conn->again)
@@ -52,7 +52,8 @@ conn_move(struct conn *conn, enum conn_state state)
 {
     static const unsigned moves[] = {
         [CONN_DOWN] = TO(CONNECTING),
-        [CONN_CONNECTING] = TO(GREETING) | TO(DOWN),
+        [CONN_CONNECTING] = TO(OPENED) | TO(GREETING) | TO(DOWN),
+        [CONN_OPENED] = TO(GREETING) | TO(DOWN),
         [CONN_GREETING] = TO(PREPARING) | TO(READY) | TO(DOWN),
         [CONN_PREPARING] = TO(READY) | TO(DOWN),
         [CONN_READY] = TO(DOWN),
