@@ -75,7 +75,7 @@ struct request {
     struct lock *broken;  /* ref, counted: BREAK; NULL: not yet */
     enum command command;
     enum request_progress progress;
-    bool no_deadlock; /* deadlock=0: this wait is not its owner's only doing */
+    bool no_deadlock; /* deadlock=0, for good: its owner has other doings */
     bool denied;      /* its user has lost the right to it, in any state */
     enum request_state state;
     enum error_code end_code; /* ENDED: refused by that */

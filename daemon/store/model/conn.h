@@ -91,8 +91,8 @@ struct conn {
     bool readonly;             /* is a replica */
     bool demoted;              /* it says that it is no master, and is left */
     bool stranger;             /* it was in another cluster when it was asked */
-    bool late;                 /* its oldest call is not answered in time */
-    bool again;        /* a good connection has ended: one try to follow it */
+    bool late;         /* READY: its oldest call is not answered in time */
+    bool again;        /* until READY: one try after a good connection */
     struct buffer out; /* bytes for io to write */
     struct list calls; /* without a reply, oldest first */
     uint32_t call_count;
@@ -115,7 +115,7 @@ struct conn {
     uint64_t client_id;     /* of this connection, 0: not known */
     uint64_t old_client_id; /* of one that was lost */
     char run_id[41];
-    bool named;              /* it has told that in this connection */
+    bool named;              /* it has told run_id since GREETING */
     struct conn_fault fault; /* until it is ready; then: until it grants */
     char old_run_id[41];
     char id[RECORD_ID_BYTES + 1]; /* replication id last seen */
