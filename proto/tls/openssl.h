@@ -1,5 +1,5 @@
 /*
- * Calls of OpenSSL for the client library (conn.c, history.c), and for the
+ * Calls of OpenSSL for the client library (link.c, trust.c), and for the
  * daemon with its clients and with Redis (daemon/io/tls*.c).
  *
  * OpenSSL has a queue of errors for the thread. It must be empty before each

@@ -1,8 +1,8 @@
 /*
  * Shared declarations of the TLS library, which programs do not see.
  *
- *     history.c    CAs and the own certificate: files to OpenSSL's context
- *     conn.c     one connection, as a transport of the client library
+ *     trust.c    CAs and the own certificate: files to OpenSSL's context
+ *     link.c     one connection, as a transport of the client library
  *     openssl.c  calls of OpenSSL, which the daemon uses too
  */
 #ifndef HOLDFAST_TLS_TLS_H
