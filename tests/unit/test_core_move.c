@@ -524,6 +524,28 @@ moved(struct rig *rig, uint64_t request, uint32_t generation, size_t len)
     rig_news(rig, news, len);
 }
 
+/* The lock may be with a broker that is gone. The question after that time is
+ * for a ticket that stands here, and for none that has moved. */
+RIG_TEST(moved_and_asked_for_the_next, rig_new())
+{
+    unsigned s = rig_open_kept(rig);
+    unsigned t = rig_open(rig);
+    unsigned u = rig_open(rig);
+
+    rig_lock(rig, u, "1 LOCK a", 5);
+    rig_say(rig, s, "1 LOCK a");
+    uint64_t request = rig_op(rig, OP_ACQUIRE)->request;
+    rig_queued(rig, rig_op(rig, OP_ACQUIRE));
+    rig_wait(rig, t, "1 LOCK a");
+    rig_event(rig, s, CORE_DROP);
+    moved(rig, request, 2, 13);
+    rig_say(rig, u, "2 UNLOCK a");
+    rig_finish(rig, rig_op(rig, OP_RELEASE),
+        (struct op_result){.status = OP_OK, .handed = true});
+    rig_pass(rig, CORE_EXPIRY_MS + 55);
+    ck_assert_uint_ne(rig_op(rig, OP_RENEW)->request, request);
+}
+
 /* Nobody is at the other end any more: it waits for nothing new. */
 RIG_TEST(moved_elsewhere, rig_new())
 {
@@ -1034,6 +1056,7 @@ core_move_suite(void)
     tcase_add_test(tests, claimed_of_a_semaphore);
     tcase_add_test(tests, claimed_too_late);
     tcase_add_loop_test(tests, claimed_with_its_note, 0, 3);
+    tcase_add_test(tests, moved_and_asked_for_the_next);
     tcase_add_test(tests, moved_elsewhere);
     tcase_add_loop_test(tests, moved_elsewhere_and_lost, 0, 4);
     tcase_add_test(tests, resume_refused);

@@ -240,13 +240,14 @@ multilock_cancel(struct core *core, const struct request *request,
     return ticket_cancel(core, member->ticket, member, code, why);
 }
 
-/* The first of our tickets that stands in the queue. */
+/* The first of our tickets that stands in the queue. A ticket that another
+ * broker has may be gone there: a question for it would look for nothing. */
 static struct ticket *
 lock_first_waiter(const struct lock *lock)
 {
     LIST_EACH (link, &lock->tickets) {
         struct ticket *ticket = container_of(link, struct ticket, lock_link);
-        if (ticket->state == TICKET_WAITING)
+        if (ticket->state == TICKET_WAITING && !ticket_is_taken(ticket))
             return ticket;
     }
     return NULL;
