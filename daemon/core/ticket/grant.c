@@ -71,7 +71,10 @@ hold_believe(
     uint64_t lease_us = us_from_ms(core->settings.lease_ms);
     uint64_t ttl_us = us_min(us_from_ms(ttl_ms), lease_us);
 
+    require(lease_us >= RENEWALS_TOGETHER); /* it is divided by that */
     ticket_set_deadline(ticket, hold_deadline(core, ticket, sent_us, ttl_us));
+    require(
+        ticket->deadline_us <= core->now_us + lease_us); /* DESIGN.md D2.1 */
     ticket->jeopardy_us = NEVER;
     ticket->renew_us = NEVER;
     if (ticket->hard_end_us == NEVER ||
@@ -96,6 +99,7 @@ hold_set_end(struct ticket *ticket, uint64_t sent_us, uint64_t now_us)
         hold_ms == 0 ? NEVER : us_add(sent_us, us_from_ms(hold_ms));
     ticket->stands_us =
         hold_ms == 0 ? NEVER : us_add(now_us, us_from_ms(hold_ms));
+    require(ticket->hard_end_us <= ticket->stands_us); /* DESIGN.md D9.2 */
 }
 
 /* Whether nobody here counts on it, nor has come back to claim it: its session
@@ -160,6 +164,7 @@ ticket_displaces(struct core *core, const struct ticket *ticket)
         if (!effects_spare(core->effects))
             return false;
         hold_gone(core, holder);
+        require(holder->state != TICKET_HELD); /* each turn has one less */
         ticket_advance(core, holder);
     }
     return true;
@@ -171,6 +176,7 @@ grant_refuse(struct core *core, struct ticket *ticket)
 {
     struct request *request = ticket_asking(ticket);
 
+    require(ticket->state == TICKET_ASKING || ticket->state == TICKET_WAITING);
     count(core->counters, COUNTER_grants_unwanted);
     if (request != NULL && ticket->fate != FATE_ABANDONED) {
         bool claim = request->command == COMMAND_CLAIM;
@@ -188,6 +194,7 @@ ticket_grant(struct core *core, struct ticket *ticket, uint64_t fence,
     require(ticket->state == TICKET_ASKING || ticket->state == TICKET_WAITING);
     require(handle_equal(ticket->main_op, HANDLE_NONE) &&
             !ticket_reclaims(core, ticket));
+    require(sent_us <= core->now_us); /* DESIGN.md D2.1 */
     ticket->fence = fence;
     ticket_stands(ticket, place, arrival);
     ticket->renew_op = HANDLE_NONE;
@@ -214,6 +221,7 @@ ticket_grant(struct core *core, struct ticket *ticket, uint64_t fence,
     ticket->doubt = false;
     ticket_set_state(core, ticket, TICKET_HELD);
     ticket_arm(core, ticket);
+    require(wheel_node_set(&ticket->timer)); /* it ends by that */
     ticket_log(ticket, LOG_DEBUG, "lock_granted", NULL);
     core->hooks->held(core, ticket->who);
     if (request != NULL)

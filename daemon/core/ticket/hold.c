@@ -29,6 +29,7 @@ void
 answer_hold(struct core *core, struct request *request, struct ticket *ticket)
 {
     require(ticket->state == TICKET_HELD && ticket->fence > 0);
+    require(request->ticket == ticket && ticket->holds > 0);
     stats_granted(core, request, ticket);
     if (!handle_equal(request->multilock, HANDLE_NONE)) {
         multilock_granted(core, request, ticket);
@@ -144,6 +145,8 @@ hold_lost(struct core *core, struct ticket *ticket, const char *reason)
             request, REQUEST_QUEUED); /* it is for another hold from now on */
     else if (request != NULL)
         request_refuse(core, request, ERROR_LOST, NULL);
+    /* The answers to others have not moved it: the caller does. */
+    require(ticket->state == TICKET_HELD && ticket->ending == ENDING_LOST);
 }
 
 /*
@@ -300,6 +303,7 @@ static bool
 hold_is_unattended(
     struct core *core, const struct ticket *ticket, struct request *request)
 {
+    require((ticket->holds == 0) == (ticket->fate == FATE_UNATTENDED));
     if (ticket->fate != FATE_UNATTENDED)
         return false;
     request_refuse(core, request, ERROR_NOTHELD, NULL);
@@ -407,6 +411,7 @@ hold_ends(const struct core *core, const struct ticket *ticket)
 {
     const struct op *op = slab_get(&core->ops, ticket->renew_op);
 
+    require(op == NULL || op->kind == OP_RENEW || op->kind == OP_RECLAIM);
     return op != NULL && op->sets_end;
 }
 

@@ -41,6 +41,7 @@ ticket_send_release(struct core *core, struct ticket *ticket)
 
     require(ticket->state == TICKET_LEAVING);
     require(handle_equal(ticket->main_op, HANDLE_NONE));
+    require(handle_equal(ticket->renew_op, HANDLE_NONE)); /* DESIGN.md D8.2 */
     ticket->refresh_us = NEVER;
     if (op == NULL) {
         ticket->refresh_us = core->now_us + RETRY_US;
@@ -100,6 +101,7 @@ void
 ticket_leave_on(struct core *core, struct ticket *ticket)
 {
     require(ticket->state == TICKET_LEAVING);
+    require(ticket->refresh_us != NEVER); /* when its release is due */
     if (core->now_us >= ticket->refresh_us)
         ticket_send_release(core, ticket);
     else

@@ -27,6 +27,7 @@ static struct op *
 ticket_question(struct core *core, struct ticket *ticket,
     struct request *request, enum op_kind kind)
 {
+    require(!ticket->doubt || ticket->used); /* DESIGN.md D8.4: that id */
     if (ticket->used && !ticket->doubt)
         slab_renew_handle(&core->tickets, ticket);
     struct op *op = ticket_op(core, ticket, kind);
@@ -70,6 +71,7 @@ claim_ask(struct core *core, struct ticket *ticket, struct request *request)
 {
     require(ticket->state == TICKET_IDLE || ticket->state == TICKET_ASKING);
     require(handle_equal(ticket->main_op, HANDLE_NONE));
+    require(ticket->fence == request->fence); /* DESIGN.md D7.3 */
     struct op *op = ticket_question(core, ticket, request, OP_RENEW);
     if (op == NULL)
         return;
@@ -85,6 +87,7 @@ ticket_refresh(struct core *core, struct ticket *ticket)
     const struct request *request = ticket_asking(ticket);
 
     require(ticket->state == TICKET_WAITING);
+    require(request == NULL || request->command == COMMAND_LOCK);
     if (!handle_equal(ticket->renew_op, HANDLE_NONE))
         return;
     /* A reclaim whose answer was lost may have taken over the hold of an
@@ -130,6 +133,7 @@ ticket_reclaim(struct core *core, struct ticket *ticket)
     bool held = ticket->state == TICKET_HELD;
 
     require(held || ticket->state == TICKET_WAITING);
+    require(!held || ticket->fence > 0); /* DESIGN.md D3.7 */
     require(handle_equal(ticket->renew_op, HANDLE_NONE));
     if (op == NULL) {
         if (held)
@@ -186,6 +190,7 @@ hold_end_by(struct ticket *ticket, uint64_t now_us, uint64_t end_us)
     ticket_set_deadline(
         ticket, us_min(ticket->deadline_us,
                     end_us - us_min(hold_us, drift_margin_us(hold_us))));
+    require(ticket->deadline_us <= ticket->hard_end_us); /* DESIGN.md D9.2 */
 }
 
 void
@@ -194,6 +199,7 @@ ticket_set_lease(struct core *core, struct ticket *ticket, uint64_t hold_ms)
     uint64_t end_us = us_add(core->now_us, us_from_ms(hold_ms));
 
     require(ticket->state == TICKET_HELD);
+    require(ticket->holds == 1); /* the first: the others keep the end */
     ticket->ask.hold_ms = hold_ms;
     if (!ticket_reclaims(
             core, ticket)) /* else only the broker knows of that end */
@@ -207,6 +213,7 @@ void
 ticket_begin(struct core *core, struct ticket *ticket, struct request *request)
 {
     require(ticket->state == TICKET_IDLE);
+    require(ticket_request(ticket) == request);
     if (core->stopping) {
         request_refuse(core, request, ERROR_DRAINING, NULL);
         return;
@@ -229,6 +236,7 @@ void
 claim_begin(struct core *core, struct ticket *ticket, struct request *request)
 {
     require(ticket->state == TICKET_IDLE);
+    require(ticket_request(ticket) == request);
     if (core->stopping) {
         request_refuse(core, request, ERROR_DRAINING, NULL);
         return;

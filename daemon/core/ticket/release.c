@@ -19,6 +19,7 @@ release_answer(struct core *core, struct ticket *ticket, enum op_status status)
 
     if (request == NULL || request->command != COMMAND_UNLOCK)
         return false;
+    require(ticket->fence > 0); /* an UNLOCK is of a hold */
     bool ours = core->now_us < ticket->deadline_us;
     if (status == OP_OK || (status == OP_MISSING && ours) ||
         (status == OP_GONE && ticket->doubt && ours)) {

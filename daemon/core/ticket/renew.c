@@ -20,6 +20,7 @@ answer_ttl(
 {
     struct reply reply = answer_begin(core, request->tag, "OK");
 
+    require(request->ticket == ticket && ticket->holds > 0);
     reply_pair_number(&reply, "ttl_ms", ticket_ttl_ms(core, ticket));
     answer_end(core, request->session, &reply);
     request_free(core, request);
@@ -29,6 +30,7 @@ static void
 hold_event(
     struct core *core, const struct ticket *ticket, enum event_code event)
 {
+    require(ticket->jeopardy == (event == EVENT_JEOPARDY));
     if (ticket->session == NULL || ticket_known_holds(ticket) == 0)
         return;
     struct reply reply = answer_event(core, event);
@@ -83,6 +85,7 @@ hold_renewed(struct core *core, struct ticket *ticket, const struct op *op)
 
     require(ticket->state == TICKET_HELD);
     require(handle_equal(ticket->renew_op, HANDLE_NONE));
+    require(result->sent_us <= core->now_us); /* DESIGN.md D2.1 */
     count(core->counters, COUNTER_renewals);
     if (request == NULL && !op->sets_end) /* not what a client has asked for */
         hold_note_margin(core, ticket);
@@ -94,6 +97,7 @@ hold_renewed(struct core *core, struct ticket *ticket, const struct op *op)
     if (op->sets_end)
         ticket->stands_us =
             us_add(op->hard_end_us, core->now_us - result->sent_us);
+    require(!op->sets_end || ticket->hard_end_us <= ticket->stands_us);
     ticket->jeopardy = false;
     if (op->shares)
         ticket->downgrade = DOWNGRADE_DONE;
@@ -143,6 +147,7 @@ hold_not_renewed(
 void
 hold_renew_done(struct core *core, struct ticket *ticket, const struct op *op)
 {
+    require(ticket->deadline_us <= ticket->hard_end_us); /* DESIGN.md D9.2 */
     if (core->now_us >= ticket->deadline_us) {
         ticket_advance(core, ticket);
         return;
@@ -182,6 +187,7 @@ hold_renew_done(struct core *core, struct ticket *ticket, const struct op *op)
 void
 hold_timer(struct core *core, struct ticket *ticket)
 {
+    require(!ticket->jeopardy || ticket->jeopardy_us == NEVER);
     if (core->now_us >= ticket->deadline_us) {
         ticket_advance(core, ticket);
         return;

@@ -78,6 +78,7 @@ ticket_end_unattended(struct core *core, struct ticket *ticket)
     if (!list_empty(&ticket->requests))
         return true;
     if (ticket->state == TICKET_HELD) {
+        require(ticket->holds == 0);
         hold_given_up(core, ticket);
         ticket->ending = ENDING_UNCLEAN;
     }
