@@ -52,6 +52,7 @@ ticket_queued(
     struct text name = TEXT("");
 
     require(request->progress == PROGRESS_WANTED);
+    require(request->ticket->state == TICKET_WAITING);
     request->progress = PROGRESS_TOLD;
     bool member = multilock_waits(core, request, &parent, &name);
     struct reply reply = answer_begin(core, parent->tag, "QUEUED");
@@ -111,6 +112,7 @@ static void
 wait_end(struct core *core, struct ticket *ticket, struct request *request,
     enum error_code code)
 {
+    require(request->state == REQUEST_ASKED);
     if (session_keeps(ticket->session)) {
         ticket->fate = FATE_UNATTENDED;
         request_refuse(core, request, code, NULL);
@@ -145,6 +147,7 @@ ticket_may_wait(struct core *core, struct ticket *ticket)
 {
     struct request *request = ticket_asking(ticket);
 
+    require(ticket->fate != FATE_FORGOTTEN);
     if (ticket->fate == FATE_ABANDONED)
         return false;
     if (request == NULL)
@@ -210,6 +213,8 @@ ticket_waits(
         ticket_refresh(core, ticket);
     }
     ticket_arm(core, ticket);
+    require(!handle_equal(ticket->renew_op, HANDLE_NONE) ||
+            wheel_node_set(&ticket->timer)); /* DESIGN.md D10.3 */
     ticket_advance(core, ticket);
 }
 
@@ -276,6 +281,7 @@ acquire_unknown(struct core *core, struct ticket *ticket)
     }
     ticket_ask(core, ticket, request, request_deadline_us(core, request));
     struct op *op = slab_get(&core->ops, ticket->main_op);
+    require(op == NULL || op->retry); /* DESIGN.md D8.4 */
     if (op == NULL)
         ticket_leave(core, ticket);
     else
@@ -327,6 +333,8 @@ acquire_done(
 
     require(ticket->state == TICKET_ASKING);
     require(handle_equal(ticket->main_op, HANDLE_NONE));
+    require(request == NULL || (request->command == COMMAND_LOCK &&
+                                   request->state == REQUEST_ASKED));
     if (ticket->doubt && result->status <= OP_GONE)
         count(core->counters, COUNTER_outcomes_resolved);
     switch (result->status) {
@@ -396,6 +404,8 @@ claim_done(
 
     require(ticket->state == TICKET_ASKING);
     require(handle_equal(ticket->main_op, HANDLE_NONE));
+    require(request == NULL || request->command == COMMAND_CLAIM);
+    require(ticket->doubt && ticket->holds == 0);
     switch (result->status) {
     case OP_OK:
         if (hold_is_over(core, result)) {

@@ -16,6 +16,7 @@
 static bool
 wait_serve(struct core *core, struct ticket *ticket)
 {
+    require(ticket->fate <= FATE_UNATTENDED);
     if (wait_closes(core, ticket))
         return true;
     if (ticket->fate == FATE_UNATTENDED)
@@ -68,6 +69,7 @@ leaving_advance(struct core *core, struct ticket *ticket)
     struct op *op = slab_get(&core->ops, ticket->main_op);
 
     require(ticket->state == TICKET_LEAVING);
+    require(op == NULL || op->kind == OP_RELEASE || op->kind == OP_RECLAIM);
     if (ticket_expires(core, ticket))
         ticket_refuse_impatient(core, ticket);
     if (op != NULL && op->kind == OP_RELEASE && leaving_is_awaited(ticket))
@@ -79,8 +81,10 @@ ticket_advance(struct core *core, struct ticket *ticket)
 {
     struct request *request;
 
+    require(core->effects != NULL); /* DESIGN.md D13.2: in a step */
     for (;;) {
         request = ticket_request(ticket);
+        require(request == NULL || request->ticket == ticket);
         if (request != NULL && !effects_room(core->effects)) {
             ticket_stir(core, ticket);
             return;

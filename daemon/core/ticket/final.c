@@ -46,6 +46,7 @@ answer_count(struct core *core, struct request *request, uint32_t holds)
 {
     struct reply reply = answer_begin(core, request->tag, "OK");
 
+    require(request->command == COMMAND_UNLOCK);
     reply_pair_number(&reply, "count", holds);
     answer_end(core, request->session, &reply);
     request_free(core, request);
@@ -119,7 +120,8 @@ multilock_refused(struct core *core, struct request *member,
     struct request *parent = slab_get(&core->requests, multilock->parent);
     struct reply reply;
 
-    require(parent != NULL);
+    require(parent != NULL && member->member == MEMBER_ASKS);
+    require(multilock->got < multilock->count); /* DESIGN.md D10.5 */
     bool moves = code == ERROR_DRAINING ||
                  (code == ERROR_CANCELLED && session_closes(parent->session));
     answer_error_begin(core, &reply, parent->tag, code);
@@ -214,9 +216,9 @@ multilock_end(struct core *core, struct multilock *multilock)
 {
     struct request *parent = slab_get(&core->requests, multilock->parent);
 
+    require(parent != NULL && multilock_of(core, parent) == multilock);
     multilock_drop_members(core, multilock);
     slab_free(&core->multilocks, multilock);
-    require(parent != NULL);
     parent->multilock = HANDLE_NONE;
     request_free(core, parent);
 }

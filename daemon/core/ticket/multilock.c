@@ -36,6 +36,7 @@ multilock_fill(struct multilock *multilock, const struct request_line *line)
 {
     uint32_t used = 0;
 
+    require(line->name_count <= LOCK_NAMES_MAX);
     for (uint32_t i = 0; i < line->name_count; i++) {
         struct text name = line->names[i];
         uint32_t place = i;
@@ -67,6 +68,7 @@ multilock_lost(struct core *core, const struct request *had)
     require(had->member == MEMBER_HAD);
     while (multilock_member(core, multilock, place) != had)
         place++;
+    require(place < multilock->got);
     multilock->members[place].ticket = HANDLE_NONE;
     (void)multilock_cancel(core, had, ERROR_UNAVAILABLE,
         "one of the names was had and lost again");
@@ -98,6 +100,7 @@ multilock_answer(struct core *core, const struct multilock *multilock,
             fences[len++] = ',';
         len += text_from_u64(fences + len, by_position[i]);
     }
+    require(len <= sizeof(fences) && holds > 0);
     reply_pair(&reply, "fence", text_make(fences, len));
     reply_pair_number(&reply, "ttl_ms", ttl_ms);
     reply_pair_number(&reply, "count", holds);
@@ -131,6 +134,9 @@ multilock_advance(struct core *core, struct multilock *multilock)
 
     require(multilock->got < multilock->count);
     require(member != NULL && parent != NULL);
+    require(multilock->got == 0 || /* DESIGN.md D10.5: the order of bytes */
+            text_compare(multilock_name(multilock, multilock->got - 1),
+                multilock_name(multilock, multilock->got)) < 0);
     request_begin_member(core, member, parent);
     if (member->wait_us == 0 && parent->wait_us > 0) {
         request_refuse(core, member, ERROR_UNAVAILABLE, NULL);
@@ -148,6 +154,7 @@ multilock_granted(
 
     require(multilock_member(core, multilock, multilock->got - 1) == granted);
     require(ticket->state == TICKET_HELD && ticket->holds > 0);
+    require(handle_equal(member->ticket, HANDLE_NONE));
     member->ticket = slab_handle(&core->tickets, ticket);
     member->fence = ticket->fence;
     request_move(granted, REQUEST_QUEUED);
@@ -180,6 +187,7 @@ multilock_line_up(
             core, parent->session, multilock_name(multilock, i), owner, &limit);
         if (member->ticket == NULL)
             break;
+        require(member->ticket->session == member->session);
         list_push_back(&member->ticket->requests, &member->ticket_link);
     }
     if (i == multilock->count)
@@ -196,6 +204,7 @@ multilock_begin(
 {
     struct multilock *multilock = slab_alloc(&core->multilocks);
 
+    require(parent->ticket == NULL && parent->member == MEMBER_NONE);
     if (multilock == NULL) {
         stats_turned_away(core, line->argument, ERROR_LIMIT);
         request_limit(core, parent, "requests");

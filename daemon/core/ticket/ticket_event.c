@@ -9,6 +9,8 @@
 #include "daemon/core/ticket/states.h"
 #include "daemon/op/op.h"
 
+#include "daemon/base/assert.h"
+
 /*
  * A ticket was put again. If a later ticket has its number by now, it has got
  * another one, and is given back by that one.
@@ -45,13 +47,18 @@ ticket_done(struct core *core, struct op *op)
             ticket_leave_on(core, ticket);
         else if (op->kind == OP_RENEW)
             claim_done(core, ticket, &op->result);
-        else
+        else {
+            require(op->kind == OP_RELEASE);
             release_done(core, ticket, &op->result);
+        }
         return;
     }
-    if (!handle_equal(ticket->renew_op, handle))
+    if (!handle_equal(ticket->renew_op, handle)) {
+        require(op->kind == OP_RENEW); /* nothing else is overtaken */
         return;
+    }
     ticket->renew_op = HANDLE_NONE;
+    require(ticket->state == TICKET_HELD || ticket->state == TICKET_WAITING);
     if (ticket->state == TICKET_HELD)
         hold_renew_done(core, ticket, op);
     else if (ticket->state == TICKET_WAITING)
@@ -66,6 +73,8 @@ wait_timer(struct core *core, struct ticket *ticket)
     if (core->now_us >= ticket->refresh_us)
         ticket_refresh(core, ticket);
     ticket_arm(core, ticket);
+    require(!handle_equal(ticket->renew_op, HANDLE_NONE) ||
+            wheel_node_set(&ticket->timer)); /* DESIGN.md D10.3 */
 }
 
 void
@@ -144,6 +153,8 @@ ticket_wait_over(struct core *core, struct request *request)
     struct ticket *ticket = request->ticket;
 
     if (request->state == REQUEST_ENDED) {
+        require(
+            ticket->state != TICKET_WAITING && ticket->state != TICKET_HELD);
         count(core->counters, COUNTER_refused_indoubt);
         request_refuse(core, request, ERROR_INDOUBT, NULL);
         return;

@@ -223,6 +223,7 @@ ticket_cancel(struct core *core, struct ticket *ticket, struct request *request,
         return true;
     }
     ticket->fate = FATE_ABANDONED;
+    require(ticket->state == TICKET_ASKING);
     if (op != NULL)
         op_hurry(core, op);
     return true;
@@ -250,6 +251,7 @@ lock_first_waiter(const struct lock *lock)
         if (ticket->state == TICKET_WAITING && !ticket_is_taken(ticket))
             return ticket;
     }
+    require(lock->waiting == 0);
     return NULL;
 }
 
