@@ -22,8 +22,10 @@ local LIVING, GRANTED, CLAIMED, SUSPENDED, BROKEN = 1, 2, 4, 8, 16
 local WAITS, HELD = 1, 7
 
 -- Flags of the head: the holders share; changes are told; waiters that the data
--- lack may still come back; the key's expiry is that of a renewed hold.
-local SHARED_NOW, WATCHED, BEREFT, KEPT = 1, 2, 4, 8
+-- lack may still come back; the key's expiry is that of a renewed hold. WANTED,
+-- of WATCHED: the first waiter, and the end of the last wait, are changes, too.
+local SHARED_NOW, WATCHED, BEREFT, KEPT, WANTED = 1, 2, 4, 8, 16
+local TOLD = 18 -- WATCHED and WANTED
 
 -- Modes of a ticket.
 local SHARED = 1
@@ -97,7 +99,7 @@ local function head_load(key, raw)
         live = live, granted = granted, longest = longest, used = used,
         front = front, typical = typical, low = low, sweep = sweep,
         delayed = delayed, delay = delay, forget = forget, watch = watch,
-        id = its_id}
+        id = its_id, queued = live > granted}
 end
 
 -- The record of a lock that Redis knows nothing of, not written yet.
@@ -106,7 +108,7 @@ local function head_new(key)
         fence = settled and first_fence() or 0, arrival = 1, stored = 0,
         first = 0, live = 0, granted = 0, longest = 0, used = 0, front = 0,
         typical = 0, low = 0, sweep = 0, delayed = 0, delay = 0, forget = 0,
-        watch = 0, id = settled and id or NO_ID}
+        watch = 0, id = settled and id or NO_ID, queued = false}
 end
 
 local function head_pack(r)
@@ -253,12 +255,12 @@ local function record_write(r)
     if (used or spare(r) > 0) and forgets_soon(r) or
         not used and bit.band(r.flags, KEPT) ~= 0 then
         call('PEXPIRE', r.key, forget_in(r, idle_after))
-        r.flags = bit.band(r.flags, SHARED_NOW + WATCHED + BEREFT)
+        r.flags = bit.band(r.flags, SHARED_NOW + TOLD + BEREFT)
     end
     if r.live == 0 then
         r.stored, r.first, r.longest = 0, 0, 0
         r.width, r.limit, r.front = TICKET, 0, 0
-        r.flags = bit.band(r.flags, WATCHED + BEREFT + KEPT)
+        r.flags = bit.band(r.flags, TOLD + BEREFT + KEPT)
         if old > 16 then
             call('SET', r.key, head_pack(r) .. string.rep('\0', TICKET),
                 'KEEPTTL')
@@ -291,7 +293,8 @@ local function watchers_tell(r)
     if now >= r.watch then
         r.watch = 0
         r.flags = bit.band(r.flags, SHARED_NOW + BEREFT + KEPT)
-    elseif r.news then
+    elseif r.news or bit.band(r.flags, WANTED) ~= 0 and
+        r.queued ~= (r.live > r.granted) then
         pcall_redis('PUBLISH', channel .. 'watch', 'W' .. r.key)
     end
 end
@@ -557,7 +560,7 @@ local function stamp(r, fence)
     local first = r.fence == 0 and first_fence() or 0
     r.fence = max(raise_fence(max(r.fence, fence), r.id, 0), first)
     r.id, r.pending, r.stamped = id, nil, true
-    r.flags = bit.band(r.flags, SHARED_NOW + WATCHED + KEPT)
+    r.flags = bit.band(r.flags, SHARED_NOW + TOLD + KEPT)
     if not settled then
         r.flags = r.flags + BEREFT
     end
@@ -625,7 +628,7 @@ end
 -- The flags of the head with a ticket of that mode as the one that is granted
 -- first.
 local function flags_with(r, mode)
-    return bit.bor(bit.band(r.flags, WATCHED + BEREFT + KEPT),
+    return bit.bor(bit.band(r.flags, TOLD + BEREFT + KEPT),
         mode == SHARED and SHARED_NOW or 0)
 end
 

@@ -24,6 +24,7 @@
 -- 256  with 4: the broker that the ticket is of holds it still
 -- 512  the lease of a hold that the broker has not heard of may be over. Such a
 --      hold ends, since older data may not show who followed it
+-- 1024 with 32: the first waiter, and the end of the last wait, are changes
 --
 -- The result of a hold that ends by itself says in how many ms (again), as far
 -- as that goes. The result of a ticket taken over has its kind: mode B, permits
@@ -37,7 +38,7 @@ local function general()
 --@include record.lua
 
 local LOOK, SETS_END, MOVES, TELL, SHARES, WATCH = 1, 2, 4, 8, 16, 32
-local RAISES, AGREED, HOLDS, OVERDUE = 64, 128, 256, 512
+local RAISES, AGREED, HOLDS, OVERDUE, WAITERS = 64, 128, 256, 512, 1024
 
 -- In how many ms a hold ends by itself; 0: it does not.
 local function end_of(t)
@@ -135,7 +136,8 @@ local function look_after(key, raw, flags, lease, seen)
     adopt(r)
     if watch then
         r.watch = max(r.watch, now + lease)
-        r.flags = bit.bor(r.flags, WATCHED)
+        r.flags = bit.bor(r.flags, WATCHED,
+            bit.band(flags, WAITERS) ~= 0 and WANTED or 0)
     end
     pass_on(r, seen, OK)
 end

@@ -71,6 +71,7 @@ class Lock:
         self.delay = 0  # nobody is granted it sooner
         self.delayed = 0  # so long is that delay
         self.watch = 0  # changes are told until then
+        self.wanted = False  # also those from or to no waiter
         self.typical = 0  # length of a hold
         self.grants = 0  # so many so far
         self.given_us = None  # when the last fence was, for a free lock
@@ -112,6 +113,7 @@ class Lock:
     def run(self, call):
         """An operation by its name; a watchers' message comes last of all."""
         held, grants = len(self.granted), self.grants
+        waited = bool(self.waiting)
         self.moved = []
         operation = {"acquire": self.acquire, "release": self.release,
                      "renew": self.renew, "break": self.break_}[call.name]
@@ -119,7 +121,8 @@ class Lock:
         if not self.tickets:
             self.limit = self.longest = 0
         outcome.published[:0] = [("M", moved) for moved in self.moved]
-        news = self.grants != grants or held != len(self.granted)
+        news = (self.grants != grants or held != len(self.granted)
+                or self.wanted and waited != bool(self.waiting))
         if self.now < self.watch and news:
             outcome.published.append(("W", None))
         return outcome
@@ -462,6 +465,7 @@ class Lock:
                 self.fence, self.id = self.now_us + FENCE_JUMP, self.node_id
             self.adopt()
             if call.watch:
+                self.wanted = self.wanted or call.watch_waiters
                 self.watch = max(self.watch, self.now + call.lease)
             return self.look(call, Outcome(OK))
         adopted = self.adopt()

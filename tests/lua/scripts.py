@@ -21,7 +21,7 @@ TIMED = ("acquire", "release", "renew")  # those with short cuts
  MOVED_ON, CHANGED, MISSING, GRACE) = range(14)
 LIVING, GRANTED, CLAIMED, SUSPENDED, BROKEN = 1, 2, 4, 8, 16
 WAITS, HELD = LIVING, LIVING + GRANTED + CLAIMED
-SHARED_NOW, WATCHED, BEREFT, KEPT = 1, 2, 4, 8  # of the head
+SHARED_NOW, WATCHED, BEREFT, KEPT, WANTED = 1, 2, 4, 8, 16  # of the head
 EXCLUSIVE, SHARED = 0, 1
 OLD_HOLD, OLD_WAIT, LATE_HOLD = 1, 2, 4  # what an audit sees
 (RIGHT, WRONG_TYPE, WRONG_NAME, WRONG_VERSION, WRONG_RECORD, WRONG_COUNTS,
@@ -155,11 +155,11 @@ def release(ticket, place=0, arrival=0, fence=0, seen=0, unclean=False,
 
 def renew(ticket, look=False, sets_end=False, moves=False, tell=False,
           shares=False, watch=False, raises=False, agreed=False, holds=False,
-          overdue=False, place=0, arrival=0, fence=0, lease=LEASE, hold=0,
-          latest=FOREVER, seen=0):
+          overdue=False, watch_waiters=False, place=0, arrival=0, fence=0,
+          lease=LEASE, hold=0, latest=FOREVER, seen=0):
     return ticket.pack() + RENEW.pack(place, arrival, fence, bits(
         look, sets_end, moves, tell, shares, watch, raises, agreed, holds,
-        overdue), lease, hold, latest, seen)
+        overdue, watch_waiters), lease, hold, latest, seen)
 
 
 def break_(fence=0):
@@ -303,8 +303,9 @@ class Record:
             ("front", self.front <= self.stored
              and all(each.granted for each in living
                      if each.place < self.front)),
-            ("flags", self.flags & ~(SHARED_NOW | BEREFT | KEPT)
+            ("flags", self.flags & ~(SHARED_NOW | BEREFT | KEPT | WANTED)
              == (WATCHED if self.watch else 0)),
+            ("wanted", self.watch or not self.flags & WANTED),
             ("shares", not granted or self.limit
              or granted[0].mode == (self.flags & SHARED_NOW)),
             ("order", arrivals == sorted(set(arrivals))),

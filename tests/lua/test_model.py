@@ -48,6 +48,7 @@ class Call:
     sets_end: bool = False
     shares: bool = False
     watch: bool = False
+    watch_waiters: bool = False
     unclean: bool = False
     mode: int = EXCLUSIVE
     permits: int = 1
@@ -70,8 +71,8 @@ class Call:
                     "words"),
         "release": ("place", "arrival", "fence", "seen", "unclean", "moves"),
         "renew": ("look", "sets_end", "moves", "tell", "shares", "watch",
-                  "place", "arrival", "fence", "lease", "hold", "latest",
-                  "seen"),
+                  "watch_waiters", "place", "arrival", "fence", "lease", "hold",
+                  "latest", "seen"),
         "break": ("fence",)}
 
     def argument(self):
@@ -193,6 +194,7 @@ class Client:
         if chance.random() < 0.1:
             call.look = True
             call.watch = chance.random() < 0.3
+            call.watch_waiters = call.watch and chance.random() < 0.5
             call.who = NOBODY
         elif chance.random() < 0.1:
             call.sets_end = True
@@ -395,7 +397,7 @@ class Model(ScriptCase):
             self.assertGreaterEqual(record.fence, lock.fence)
             lock.fence, lock.id = int(record.fence), record.id
         if record.watch == 0 and lock.watch <= lock.now:
-            lock.watch = 0
+            lock.watch, lock.wanted = 0, False
         for here, there in zip(lock.tickets, record.living):
             # A lease from before the clock stepped back is cut to one.
             if here.granted and here.ends > there.ends and \

@@ -13,9 +13,9 @@ class Watch(ClockCase):
         super().setUp()
         self.listened = self.listen(b"watch")
 
-    def watch(self, broker=None, key=KEY, lease=LATER):
-        self.says((broker or self.three).look(key, watch=True, lease=lease),
-                  OK)
+    def watch(self, broker=None, key=KEY, lease=LATER, **options):
+        self.says((broker or self.three).look(key, watch=True, lease=lease,
+                                              **options), OK)
 
     def told(self):
         """The locks of which something was told."""
@@ -45,6 +45,25 @@ class Watch(ClockCase):
                   BUSY)
         self.assertEqual([payload for _, payload in self.listened()],
                          [b"T" + self.two.broker + KEY.encode()])
+
+    def test_of_waiters_to_a_holder_that_wants_it(self):
+        self.hold(who(0))
+        self.watch()
+        self.wait(who(1))
+        self.assert_told()
+        self.watch(watch_waiters=True)
+        self.wait(who(2))
+        self.assert_told()
+        self.one.release(who(2))
+        self.assert_told()
+        self.one.release(who(1))
+        self.assert_told(KEY)
+        self.wait(who(3))
+        self.assert_told(KEY)
+        self.one.release(who(0))
+        self.assert_told(KEY)
+        self.wait(who(4))
+        self.assert_told(KEY)
 
     def test_of_a_lock_that_never_was(self):
         self.watch()

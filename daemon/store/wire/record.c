@@ -31,6 +31,7 @@
 #define RENEW_AGREED     128
 #define RENEW_HOLDS      256
 #define RENEW_OVERDUE    512
+#define RENEW_WAITERS    1024
 
 #define RESULT_HANDED    1
 #define RESULT_MORE      2
@@ -274,7 +275,8 @@ put_renew(char *at, const struct op *op, uint64_t now_us, uint64_t latest_ms)
             (op->shares ? RENEW_SHARES : 0) | (op->watch ? RENEW_WATCH : 0) |
             (op->raises ? RENEW_RAISES : 0) | (op->agreed ? RENEW_AGREED : 0) |
             (op->moves && op->holds ? RENEW_HOLDS : 0) |
-            (op->kind == OP_RENEW && op->overdue ? RENEW_OVERDUE : 0));
+            (op->kind == OP_RENEW && op->overdue ? RENEW_OVERDUE : 0) |
+            (op->waits ? RENEW_WAITERS : 0));
     PUT_UINT(at, RENEW, LEASE, op->lease_ms);
     PUT_DOUBLE(at, RENEW, HOLD, record_hold_left_ms(op, now_us));
     PUT_DOUBLE(at, RENEW, LATEST, latest_ms);
