@@ -40,6 +40,8 @@ static const struct ticket_hooks ticket_hooks = {
     .waits = deadlock_waits,
     .search = deadlock_search,
     .held = deadlock_held,
+    .wanted = watch_wanted,
+    .unwanted = watch_unwanted,
     .lost = recent_lost,
     .released = releases_note,
 };
@@ -60,7 +62,8 @@ core_take_memory(struct core *core)
                &core->requests, sizeof(struct request), s->requests_max) &&
            slab_init(&core->ops, sizeof(struct op), ops) &&
            slab_init(&core->behind, sizeof(struct behind), BEHIND_MAX) &&
-           slab_init(&core->watches, sizeof(struct watch), s->tickets_max) &&
+           slab_init(
+               &core->watches, sizeof(struct watch), 2 * s->tickets_max) &&
            slab_init(
                &core->multilocks, sizeof(struct multilock), s->requests_max) &&
            table_init(&core->lock_table, s->tickets_max) &&

@@ -302,7 +302,8 @@ say_lock(unsigned slot)
     static const char *const waits[] = {
         "", "", "", " wait=0", " wait=50", " wait=1s"};
     static const char *const rest[] = {"", "", "", " lease=30", " lease=700",
-        " lease=5s", " delay=300", " progress=1", " deadlock=0", " note=n"};
+        " lease=5s", " delay=300", " progress=1", " deadlock=0", " note=n",
+        " wanted=1"};
     static const char *const owners[] = {"", "", " owner=w"};
     char line[100] = "LOCK";
     unsigned names = one_in(4) ? 2 + pick(2) : 1;
@@ -311,7 +312,7 @@ say_lock(unsigned slot)
     for (unsigned i = 0; i < names; i++)
         snprintf(line + strlen(line), 3, " %c", 'a' + (first + i) % LOCKS);
     snprintf(line + strlen(line), 60, "%s%s%s%s", kinds[pick(6)],
-        waits[pick(6)], rest[pick(10)], owners[pick(3)]);
+        waits[pick(6)], rest[pick(11)], owners[pick(3)]);
     say(slot, line);
 }
 

@@ -371,6 +371,145 @@ RIG_TEST(more_than_a_step_tells, rig_new())
         rig->sessions[s[i]].read = rig->sessions[s[i]].written;
 }
 
+/* --- wanted=1 ------------------------------------------------------------- */
+
+/* Answers the look and the inspection: so many wait. */
+static void
+looked(struct rig *rig, uint32_t waiters)
+{
+    struct op *op = rig_op(rig, OP_LOOK);
+
+    ck_assert(op->watch && op->waits);
+    rig_status(rig, op, OP_OK);
+    rig_finish(rig, rig_op(rig, OP_INSPECT),
+        (struct op_result){.status = OP_OK, .holders = 1, .waiters = waiters});
+}
+
+/* A change, and its inspection. */
+static void
+now_waits(struct rig *rig, uint32_t waiters)
+{
+    changed(rig);
+    rig_finish(rig, rig_op(rig, OP_INSPECT),
+        (struct op_result){.status = OP_OK, .holders = 1, .waiters = waiters});
+}
+
+/* The client reads; an event may wait for that. */
+static void
+expect_wanted(struct rig *rig, unsigned session, const char *line)
+{
+    rig_expect(rig, session, line);
+    rig_event(rig, session, CORE_MORE);
+    rig_silent(rig, session);
+}
+
+/* From no waiter to some, and where there are more than before: not again for
+ * the same ones. */
+SESSION_TEST(wanted)
+{
+    rig_lock(rig, s, "1 LOCK a wanted=1 owner=w", 7);
+    looked(rig, 0);
+    rig_silent(rig, s);
+    now_waits(rig, 1);
+    expect_wanted(rig, s, "* WANTED a waiters=1 owner=w");
+    now_waits(rig, 1);
+    rig_silent(rig, s);
+    now_waits(rig, 3);
+    expect_wanted(rig, s, "* WANTED a waiters=3 owner=w");
+    now_waits(rig, 2);
+    rig_silent(rig, s);
+    now_waits(rig, 0);
+    now_waits(rig, 1);
+    expect_wanted(rig, s, "* WANTED a waiters=1 owner=w");
+    /* A hint was lost. */
+    now_waits(rig, 0);
+    rig_pass(rig, RIG_LEASE_MS / 4 + 1000);
+    looked(rig, 1);
+    expect_wanted(rig, s, "* WANTED a waiters=1 owner=w");
+    /* Nobody inspects the lock for a hold that is over. */
+    rig_say(rig, s, "2 UNLOCK a owner=w");
+    changed(rig);
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_expect(rig, s, "2 OK count=0");
+    rig_pass(rig, RIG_LEASE_MS);
+    rig_no_op(rig);
+}
+
+/* Somebody waits already; and a re-entry asks anew, or for the first time. */
+SESSION_TEST(wanted_at_once)
+{
+    rig_lock(rig, s, "1 LOCK a", 7);
+    rig_no_op(rig);
+    for (int i = 0; i < 2; i++) {
+        rig_ask(rig, s, "2 LOCK a wanted=1", "2 OK fence=7 ttl_ms=~ count=~");
+        looked(rig, 2);
+        expect_wanted(rig, s, "* WANTED a waiters=2");
+    }
+    rig_ask(rig, s, "3 LOCK a", "3 OK fence=7 ttl_ms=~ count=4");
+    rig_no_op(rig);
+    now_waits(rig, 3);
+    expect_wanted(rig, s, "* WANTED a waiters=3");
+}
+
+/* Of several names each is told, once all are had. */
+SESSION_TEST(wanted_of_several)
+{
+    rig_say(rig, s, "1 LOCK a b wanted=1");
+    rig_granted(rig, rig_op(rig, OP_ACQUIRE), 7);
+    rig_granted(rig, rig_op(rig, OP_ACQUIRE), 8);
+    rig_expect(rig, s, "1 OK fence=7,8 ttl_ms=~ count=1");
+    ck_assert_uint_eq(rig->op_count, 2);
+    struct op *look = rig_op(rig, OP_LOOK);
+    rig_status(rig, look, OP_OK);
+    look = rig_op(rig, OP_LOOK);
+    ck_assert(text_equal(look->name, TEXT("b")));
+    rig_status(rig, look, OP_OK);
+    for (int i = 0; i < 2; i++)
+        rig_finish(rig, rig_op(rig, OP_INSPECT),
+            (struct op_result){.status = OP_OK, .holders = 1, .waiters = 1});
+    rig_expect(rig, s, "* WANTED a waiters=1");
+    rig_event(rig, s, CORE_MORE);
+    expect_wanted(rig, s, "* WANTED b waiters=1");
+}
+
+/* Beside a WATCH of the session, which a change of waiters is no news to. */
+SESSION_TEST(wanted_and_watched)
+{
+    rig_lock(rig, s, "1 LOCK a wanted=1", 7);
+    looked(rig, 0);
+    rig_say(rig, s, "2 WATCH a");
+    looked(rig, 0);
+    rig_expect(rig, s, "2 OK");
+    rig_expect(rig, s, "* HELD a fence=~");
+    rig_event(rig, s, CORE_MORE);
+    now_waits(rig, 1);
+    expect_wanted(rig, s, "* WANTED a waiters=1");
+    rig_ask(rig, s, "3 UNWATCH a", "3 OK");
+    rig_ask(rig, s, "4 UNWATCH a", "4 ERR NOTHELD retry=0");
+    now_waits(rig, 2);
+    expect_wanted(rig, s, "* WANTED a waiters=2");
+}
+
+/* The wish is the connection's own: it is told again with the CLAIM. */
+RIG_TEST(wanted_and_moved, rig_new())
+{
+    unsigned s = rig_open_kept(rig);
+    unsigned t = rig_open(rig);
+
+    rig_lock(rig, s, "1 LOCK a wanted=1", 7);
+    looked(rig, 0);
+    rig_event(rig, s, CORE_DROP);
+    changed(rig);
+    rig_no_op(rig);
+    rig_resume(rig, s, t, 2, " keep=10s");
+    (void)rig_line(rig, t);
+    rig_say(rig, t, "2 CLAIM a fence=7 wanted=1");
+    rig_granted(rig, rig_op(rig, OP_RENEW), 7);
+    rig_expect(rig, t, "2 OK fence=7 ttl_ms=~ count=1");
+    looked(rig, 1);
+    expect_wanted(rig, t, "* WANTED a waiters=1");
+}
+
 Suite *
 core_watch_suite(void)
 {
@@ -392,6 +531,11 @@ core_watch_suite(void)
     tcase_add_test(tests, long_words);
     tcase_add_test(tests, odd_news);
     tcase_add_test(tests, more_than_a_step_tells);
+    tcase_add_test(tests, wanted);
+    tcase_add_test(tests, wanted_at_once);
+    tcase_add_test(tests, wanted_of_several);
+    tcase_add_test(tests, wanted_and_watched);
+    tcase_add_test(tests, wanted_and_moved);
     suite_add_tcase(suite, tests);
     return suite;
 }

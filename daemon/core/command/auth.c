@@ -238,10 +238,10 @@ session_recheck(struct core *core, struct session *session)
         wheel_add(&core->wheel, &request->timer, core->now_us);
     }
     LIST_EACH_SAFE (link, &session->watches) {
-        const struct lock *lock =
-            container_of(link, struct watch, session_link)->lock;
-        struct text name = text_make(lock->name, lock->name_len);
-        if (!auth_sees(core, session, name))
+        const struct watch *watch =
+            container_of(link, struct watch, session_link);
+        struct text name = lock_name(watch->lock);
+        if (watch->kind == WATCH_HOLDERS && !auth_sees(core, session, name))
             watch_end(core, session, name);
     }
 }

@@ -237,6 +237,7 @@ command_lock(
     request->ask = ask;
     if (request_value(line, REQUEST_KEY_PROGRESS, 0) != 0)
         request->progress = PROGRESS_WANTED;
+    request->wanted = request_value(line, REQUEST_KEY_WANTED, 0) != 0;
     request->no_deadlock = request_value(line, REQUEST_KEY_DEADLOCK, 1) == 0;
     if (request_has(line, REQUEST_KEY_WAIT))
         request->wait_us = us_from_ms(line->value[REQUEST_KEY_WAIT]);
@@ -267,6 +268,7 @@ command_claim(
     require(request_has(line, REQUEST_KEY_FENCE)); /* commands.def: R(FENCE) */
     request->fence = line->value[REQUEST_KEY_FENCE];
     request->holds = (uint32_t)request_value(line, REQUEST_KEY_HOLDS, 1);
+    request->wanted = request_value(line, REQUEST_KEY_WANTED, 0) != 0;
     command_to_ticket(core, request, line);
 }
 

@@ -1,5 +1,6 @@
 /*
- * WATCH: sessions that want to hear when a lock is held, and by whom.
+ * WATCH: sessions that want to hear when a lock is held, and by whom. And holds
+ * with wanted=1, whose clients want to hear when somebody waits for the lock.
  *
  * A script that changes a watched lock says so on one channel that all brokers
  * hear, however many locks are watched. That is only a hint. The broker
@@ -18,6 +19,7 @@
 #include "daemon/core/model/op_pool.h"
 #include "daemon/core/model/request.h"
 #include "daemon/core/model/session_table.h"
+#include "daemon/core/model/ticket.h"
 #include "daemon/core/model/times.h"
 #include "daemon/core/ticket/tickets.h"
 #include "daemon/op/op.h"
@@ -29,7 +31,7 @@ watch_find(const struct session *session, const struct lock *lock)
 {
     LIST_EACH (link, &lock->watches) {
         struct watch *watch = container_of(link, struct watch, lock_link);
-        if (watch->session == session)
+        if (watch->session == session && watch->kind == WATCH_HOLDERS)
             return watch;
     }
     return NULL;
@@ -45,10 +47,34 @@ watch_free(struct core *core, struct watch *watch)
     list_remove(&watch->session_link);
     list_remove(&watch->news_link);
     watch->session->watch_count--;
+    lock->waiters_watched -= watch->kind == WATCH_WAITERS;
     slab_free(&core->watches, watch);
     if (list_empty(&lock->watches))
         wheel_remove(&core->wheel, &lock->watch_timer);
     lock_unref(core, lock);
+}
+
+/* The hold that the watch is of; NULL: its client does not know it yet. */
+static const struct ticket *
+watch_hold(const struct core *core, const struct watch *watch)
+{
+    const struct ticket *ticket = slab_get(&core->tickets, watch->ticket);
+
+    require(ticket != NULL && ticket->state == TICKET_HELD);
+    return ticket_known_holds(ticket) > 0 ? ticket : NULL;
+}
+
+static void
+watch_tell_wanted(struct core *core, struct watch *watch)
+{
+    const struct ticket *ticket = watch_hold(core, watch);
+    struct reply reply = answer_event(core, EVENT_WANTED);
+
+    reply_word(&reply, lock_name(watch->lock));
+    reply_pair_number(&reply, "waiters", watch->lock->news.waiters);
+    reply_pair_if(&reply, "owner", ticket_owner(ticket));
+    answer_end(core, watch->session, &reply);
+    watch->told_waiters = watch->lock->news.waiters;
 }
 
 static void
@@ -75,14 +101,26 @@ watch_tell(struct core *core, struct watch *watch)
     watch->told_holders = news->holders;
 }
 
+/* Growth counts from the fewest that were seen since the last event. */
 static bool
-watch_has_news(const struct watch *watch)
+watch_grows(const struct core *core, struct watch *watch)
+{
+    if (watch->lock->news.waiters > watch->told_waiters)
+        return watch_hold(core, watch) != NULL;
+    watch->told_waiters = watch->lock->news.waiters;
+    return false;
+}
+
+static bool
+watch_has_news(const struct core *core, struct watch *watch)
 {
     const struct lock_news *news = &watch->lock->news;
     bool held = news->holders > 0;
 
     if (!news->known)
         return false;
+    if (watch->kind == WATCH_WAITERS)
+        return watch_grows(core, watch);
     return !watch->told || held != (watch->told_holders > 0) ||
            (held && (news->fence != watch->told_fence ||
                         news->holders != watch->told_holders));
@@ -98,9 +136,12 @@ watch_flush(struct core *core, struct session *session)
     session->watch_waits = false;
     while (told < WATCH_PART && (link = list_pop_front(&session->news))) {
         struct watch *watch = container_of(link, struct watch, news_link);
-        if (!watch_has_news(watch))
+        if (!watch_has_news(core, watch))
             continue;
-        watch_tell(core, watch);
+        if (watch->kind == WATCH_WAITERS)
+            watch_tell_wanted(core, watch);
+        else
+            watch_tell(core, watch);
         told++;
     }
     if (told == 0)
@@ -116,7 +157,7 @@ watch_wake(struct core *core, struct watch *watch)
     struct session *session = watch->session;
 
     require(!list_empty(&watch->lock_link) && session->watch_count > 0);
-    if (!watch_has_news(watch))
+    if (!watch_has_news(core, watch))
         return;
     if (list_empty(&watch->news_link))
         list_push_back(&session->news, &watch->news_link);
@@ -124,8 +165,7 @@ watch_wake(struct core *core, struct watch *watch)
         watch_flush(core, session);
 }
 
-/* The record's hint that somebody watches it, and then its state. */
-static void
+void
 watch_look(struct core *core, struct lock *lock)
 {
     struct op *op =
@@ -138,11 +178,12 @@ watch_look(struct core *core, struct lock *lock)
     if (op == NULL)
         return;
     op->watch = true;
+    op->waits = lock->waiters_watched > 0;
     op->deadline_us = core->now_us + core->settings.redis_timeout_us;
     op_submit(core, op);
 }
 
-static void
+void
 watch_inspect(struct core *core, struct lock *lock)
 {
     struct op *op = NULL;
@@ -229,6 +270,7 @@ news_take(struct lock_news *news, const struct op_result *result)
 {
     news->known = true;
     news->holders = result->holders;
+    news->waiters = result->waiters;
     news->fence = 0;
     for (uint32_t i = 0; i < result->ticket_count; i++) {
         const struct op_ticket *ticket = &result->tickets[i];
@@ -252,7 +294,7 @@ watch_answer(struct core *core, struct watch *watch)
     watch->request = HANDLE_NONE;
     if (request == NULL)
         return;
-    require(request->watched == watch->lock);
+    require(slab_get(&core->watches, request->watch) == watch);
     struct reply reply = answer_begin(core, request->tag, "OK");
     answer_end(core, request->session, &reply);
     request_free(core, request);
@@ -318,58 +360,101 @@ watch_tell_all(struct core *core)
 void
 watch_give_up(struct core *core, struct request *request)
 {
-    struct lock *lock = request->watched;
-    struct watch *watch = watch_find(request->session, lock);
+    struct watch *watch = slab_get(&core->watches, request->watch);
 
-    require(request->command == COMMAND_WATCH && lock != NULL);
+    require(request->command == COMMAND_WATCH);
     count(core->counters, COUNTER_refused_unavailable);
     request_refuse(core, request, ERROR_UNAVAILABLE, NULL);
     if (watch != NULL)
         watch_free(core, watch);
 }
 
-void
-watch_begin(
-    struct core *core, struct request *request, const struct request_line *line)
+struct watch *
+watch_create(struct core *core, struct session *session, struct lock *lock,
+    enum watch_kind kind)
 {
-    struct session *session = request->session;
-    struct lock *lock = lock_obtain(core, line->argument);
+    struct watch *watch = slab_alloc(&core->watches);
 
-    require(request->command == COMMAND_WATCH);
-    require(request->watched == NULL);
-    if (lock == NULL || session->watch_count >= core->settings.holds_max) {
-        count(core->counters, COUNTER_limit_watches);
-        request_limit(core, request, "watches");
-        if (lock != NULL)
-            lock_unref(core, lock);
-        return;
-    }
-    struct watch *watch = watch_find(session, lock);
-    if (watch != NULL) {
-        lock_unref(core, lock);
-        request_refuse(
-            core, request, ERROR_CONFLICT, "this session watches it already");
-        return;
-    }
-    watch = slab_alloc(&core->watches);
-    if (watch == NULL) {
-        count(core->counters, COUNTER_limit_watches);
-        lock_unref(core, lock);
-        request_limit(core, request, "watches");
-        return;
-    }
+    require(watch != NULL);
     watch->session = session;
-    watch->lock = lock; /* has the reference of lock_obtain() */
-    watch->request = slab_handle(&core->requests, request);
+    watch->lock = lock;
+    watch->kind = kind;
     list_init(&watch->news_link);
     list_push_back(&session->watches, &watch->session_link);
     list_push_back(&lock->watches, &watch->lock_link);
     session->watch_count++;
-    request->watched = lock;
+    return watch;
+}
+
+void
+watch_wanted(struct core *core, struct ticket *ticket)
+{
+    struct watch *watch = slab_get(&core->watches, ticket->wanted);
+
+    require(ticket->state == TICKET_HELD);
+    if (watch == NULL) {
+        lock_ref(ticket->lock);
+        watch =
+            watch_create(core, ticket->session, ticket->lock, WATCH_WAITERS);
+        watch->ticket = slab_handle(&core->tickets, ticket);
+        watch->lock->waiters_watched++;
+        ticket->wanted = slab_handle(&core->watches, watch);
+    }
+    watch->told_waiters = 0;
+    watch_look(core, ticket->lock);
+}
+
+void
+watch_unwanted(struct core *core, struct ticket *ticket)
+{
+    struct watch *watch = slab_get(&core->watches, ticket->wanted);
+
+    ticket->wanted = HANDLE_NONE;
+    if (watch != NULL) /* or its session's connection has ended */
+        watch_free(core, watch);
+}
+
+struct watch *
+watch_of_request(struct core *core, struct request *request, struct text name,
+    enum watch_kind kind)
+{
+    struct session *session = request->session;
+    struct lock *lock = lock_obtain(core, name);
+
+    /* The rest of the slab is for the holds. */
+    if (lock == NULL || session->watch_count >= core->settings.holds_max ||
+        core->watches.used >= core->settings.tickets_max) {
+        count(core->counters, COUNTER_limit_watches);
+        request_limit(core, request, "watches");
+        if (lock != NULL)
+            lock_unref(core, lock);
+        return NULL;
+    }
+    if (kind == WATCH_HOLDERS && watch_find(session, lock) != NULL) {
+        lock_unref(core, lock);
+        request_refuse(
+            core, request, ERROR_CONFLICT, "this session watches it already");
+        return NULL;
+    }
+    struct watch *watch = watch_create(core, session, lock, kind);
+    watch->request = slab_handle(&core->requests, request);
+    request->watch = slab_handle(&core->watches, watch);
+    return watch;
+}
+
+void
+watch_begin(
+    struct core *core, struct request *request, const struct request_line *line)
+{
+    require(request->command == COMMAND_WATCH);
+    struct watch *watch =
+        watch_of_request(core, request, line->argument, WATCH_HOLDERS);
+    if (watch == NULL)
+        return;
     wheel_add(&core->wheel, &request->timer,
         core->now_us + core->settings.redis_timeout_us);
-    watch_look(core, lock);
-    require(wheel_node_set(&lock->watch_timer));
+    watch_look(core, watch->lock);
+    require(wheel_node_set(&watch->lock->watch_timer));
 }
 
 bool
@@ -381,7 +466,6 @@ watch_end(struct core *core, struct session *session, struct text name)
     if (watch == NULL)
         return false;
     struct request *request = slab_get(&core->requests, watch->request);
-    require(request == NULL || request->watched == lock);
     if (request != NULL)
         request_refuse(core, request, ERROR_CANCELLED, NULL);
     watch_free(core, watch);

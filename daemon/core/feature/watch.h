@@ -4,7 +4,23 @@
 #ifndef HOLDFAST_CORE_FEATURE_WATCH_H
 #define HOLDFAST_CORE_FEATURE_WATCH_H
 
+#include "daemon/core/model/lock.h"
 #include "daemon/core/model/state.h"
+
+/* Takes a reference to the lock over. Each ticket has at most one watch, and
+ * watch_of_request() refuses others, so there is room. */
+struct watch *watch_create(struct core *core, struct session *session,
+    struct lock *lock, enum watch_kind kind);
+
+/* The watch of a request. NULL: the request was refused and freed. */
+struct watch *watch_of_request(struct core *core, struct request *request,
+    struct text name, enum watch_kind kind);
+
+/* Has the record tell of changes for a lease, and inspects it then. */
+void watch_look(struct core *core, struct lock *lock);
+
+/* Inspects the record, or does so again after the inspection under way. */
+void watch_inspect(struct core *core, struct lock *lock);
 
 /* Frees the watch and its reference to the lock, which may be gone
  * afterwards. */
@@ -35,6 +51,13 @@ void watch_inspected(struct core *core, struct op *op);
 /* Tells watchers what inspections found, as far as the step has room. To be
  * called at its end. */
 void watch_tell_all(struct core *core);
+
+/* The client of a hold wants to hear of waiters from now on, and at once where
+ * there are some. */
+void watch_wanted(struct core *core, struct ticket *ticket);
+
+/* That hold ends. */
+void watch_unwanted(struct core *core, struct ticket *ticket);
 
 /* Refuses a WATCH whose time is over, and frees it with its watch. */
 void watch_give_up(struct core *core, struct request *request);

@@ -18,6 +18,12 @@ struct ticket_hooks {
      * NEVER: not. */
     uint64_t (*search)(struct core *core, struct ticket *ticket);
 
+    /* The client of a hold wants to hear of waiters. */
+    void (*wanted)(struct core *core, struct ticket *ticket);
+
+    /* Such a hold ends. */
+    void (*unwanted)(struct core *core, struct ticket *ticket);
+
     /* The owner has one more hold. */
     void (*held)(struct core *core, const struct owner *owner);
 

@@ -18,6 +18,7 @@
 struct lock_news {
     bool known;
     uint32_t holders;
+    uint32_t waiters;
     uint64_t fence; /* the newest holder's, as these */
     uint8_t client_len;
     uint8_t owner_len;
@@ -35,6 +36,11 @@ enum watch_state {
     WATCH_DUE,   /* an answer has come, and its session has not been told */
 };
 
+enum watch_kind {
+    WATCH_HOLDERS, /* WATCH: HELD and FREE */
+    WATCH_WAITERS, /* of a hold with wanted=1: WANTED */
+};
+
 /* A session that wants to hear of a lock. */
 struct watch {
     struct slab_node node;
@@ -44,8 +50,11 @@ struct watch {
     struct list lock_link;
     struct list news_link;
     struct handle request; /* the WATCH that is not answered yet */
+    struct handle ticket;  /* WATCH_WAITERS: the hold */
+    enum watch_kind kind;
     enum watch_state state;
-    bool told; /* an event was sent, with these two */
+    bool told;             /* an event was sent, with these two */
+    uint32_t told_waiters; /* WATCH_WAITERS: of the last WANTED, or fewer */
     uint32_t told_holders;
     uint64_t told_fence;
 };
@@ -63,7 +72,8 @@ struct lock {
     uint32_t waiting;        /* tickets that are WAITING */
     uint32_t waits;          /* tickets on a list of waits, see ages.c */
     uint32_t refs; /* tickets, operations, watches, the timer, the inspection */
-    struct list watches; /* by lock_link */
+    struct list watches;      /* by lock_link */
+    uint32_t waiters_watched; /* watches of WATCH_WAITERS */
     struct wheel_node watch_timer;
     struct list tell_link;  /* not all who watch it have been told */
     struct handle watch_op; /* an inspection under way */

@@ -71,10 +71,11 @@ struct request {
     struct ticket *ticket;   /* ref; NULL: SHOW, HELD, LOCK of several names */
     struct handle multilock; /* that it is, or is a part of */
     enum member_state member;
-    struct lock *watched; /* ref: WATCH */
-    struct lock *broken;  /* ref, counted: BREAK; NULL: not yet */
+    struct handle watch; /* WATCH */
+    struct lock *broken; /* ref, counted: BREAK; NULL: not yet */
     enum command command;
     enum request_progress progress;
+    bool wanted;      /* wanted=1: the client wants to hear of waiters */
     bool no_deadlock; /* deadlock=0, for good: its owner has other doings */
     bool denied;      /* its user has lost the right to it, in any state */
     enum request_state state;

@@ -13,6 +13,7 @@
 
 #include "daemon/core/model/state.h"
 
+#include "daemon/core/model/hooks.h"
 #include "daemon/core/model/lock.h"
 #include "daemon/core/model/op_pool.h"
 #include "daemon/core/model/session_table.h"
@@ -367,6 +368,8 @@ ticket_set_state(
     if (state != TICKET_WAITING)
         ticket->unheard = false;
     if (state != TICKET_HELD) {
+        if (!handle_equal(ticket->wanted, HANDLE_NONE))
+            core->hooks->unwanted(core, ticket);
         ticket->downgrade = DOWNGRADE_NONE;
         ticket->jeopardy = false;
         ticket->reborn = false;

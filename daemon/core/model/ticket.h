@@ -100,6 +100,7 @@ struct ticket {
     uint64_t foreign_us;  /* deadline that another broker may have told */
     uint64_t jeopardy_us; /* when to warn; NEVER: has been done */
     uint64_t renew_us;    /* when to renew; NEVER: not again */
+    struct handle wanted; /* its watch, with wanted=1; or NONE */
     /* of a wait */
     uint64_t waits_us;   /* when it began, at this broker */
     uint64_t heard_us;   /* when Redis last spoke of it */
@@ -133,9 +134,6 @@ struct ticket {
 };
 
 struct core;
-
-/* Failed renewals and releases are tried again after so long, at least. */
-#define RETRY_US 100000
 
 /* The session's ticket for that lock and owner; NULL: there is none. */
 struct ticket *ticket_find(const struct core *core,

@@ -7,6 +7,9 @@
 
 #include "daemon/core/model/state.h"
 
+/* Failed renewals and releases are tried again after so long, at least. */
+#define RETRY_US 100000
+
 /* From `low_us` to 1.1 times as much, so that many do not come together. */
 static inline uint64_t
 core_jitter(struct core *core, uint64_t low_us)

@@ -8,6 +8,7 @@
 #include "daemon/core/model/op_pool.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/ticket.h"
+#include "daemon/core/model/times.h"
 #include "daemon/op/op.h"
 
 #include "daemon/base/assert.h"

@@ -22,6 +22,7 @@
 #include "daemon/core/ticket/tickets.h"
 
 #include "daemon/core/answer/answer.h"
+#include "daemon/core/model/hooks.h"
 #include "daemon/core/model/request.h"
 #include "daemon/core/model/stats.h"
 #include "daemon/core/model/ticket.h"
@@ -120,6 +121,8 @@ multilock_finish(struct core *core, struct multilock *multilock)
         require(ticket != NULL);
         if (parent->ask.hold_ms > 0 && ticket->holds == 1)
             ticket_set_lease(core, ticket, parent->ask.hold_ms);
+        if (parent->wanted)
+            core->hooks->wanted(core, ticket);
     }
     multilock_answer(core, multilock, parent);
     multilock_end(core, multilock);
