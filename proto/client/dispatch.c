@@ -85,6 +85,7 @@ event_take(struct holdfast *h, struct holdfast_notice *notice, const char *line,
         {"BYE", HOLDFAST_BYE},
         {"HELD", HOLDFAST_HELD},
         {"FREE", HOLDFAST_FREE},
+        {"WANTED", HOLDFAST_WANTED},
     };
     const struct holdfast_message *message = &notice->message;
     uint64_t request = 0;

@@ -183,7 +183,9 @@ kept_take(struct holdfast *h, const struct holdfast_pending *pending,
         kept->releases = 0;
         kept->granted_ms = holdfast_now_ms(h);
         kept->leased = pending->leased;
+        kept->wanted = false;
     }
+    kept->wanted = kept->wanted || pending->wanted;
     kept->given_up = false;
     kept->count++;
     if (pending->again) {

@@ -31,6 +31,7 @@ struct holdfast_kept {
     uint64_t count;
     uint64_t releases; /* outstanding UNLOCKs */
     bool leased;
+    bool wanted;         /* a LOCK of it had wanted=1 */
     bool given_up;       /* its deadline was reported */
     uint64_t ttl_ms;     /* of the last answer */
     uint64_t granted_ms; /* when its OK arrived */

@@ -114,6 +114,7 @@ enum holdfast_kind {
     HOLDFAST_BACK,     /* a broker serves it again, and has all its holds */
     HOLDFAST_HELD,     /* a watched lock is held; name=, owner=, note= */
     HOLDFAST_FREE,     /* a watched lock is free */
+    HOLDFAST_WANTED,   /* a hold with wanted: others wait; waiters= */
 };
 
 /* A decoded `key=value` of a line. `len` does not count the NUL of `value`. */
@@ -281,9 +282,9 @@ bool holdfast_is_refused(const struct holdfast *h);
 uint64_t holdfast_now_ms(const struct holdfast *h);
 
 /* The defaults of struct holdfast_lock_options, as for NULL. */
-#define HOLDFAST_LOCK_DEFAULTS                                        \
-    {                                                                 \
-        HOLDFAST_FOREVER, 0, NULL, NULL, false, false, 0, 0, 0, false \
+#define HOLDFAST_LOCK_DEFAULTS                                               \
+    {                                                                        \
+        HOLDFAST_FOREVER, 0, NULL, NULL, false, false, 0, 0, 0, false, false \
     }
 
 struct holdfast_lock_options {
@@ -297,6 +298,7 @@ struct holdfast_lock_options {
     uint64_t permits;  /* the permits to take; 0: one */
     uint64_t delay_ms; /* lock-delay after the death of this client */
     bool no_deadlock;  /* without deadlock detection */
+    bool wanted;       /* report HOLDFAST_WANTED when others wait */
 };
 
 /*

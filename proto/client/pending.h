@@ -90,6 +90,7 @@ struct holdfast_pending {
     bool parked;     /* it is not sent on this connection yet */
     bool again;      /* it was sent on an earlier connection */
     bool leased;     /* LOCK with a lease */
+    bool wanted;     /* LOCK with wanted=1 */
     uint64_t ttl_ms; /* PENDING_SURVEY: the least so far; else UINT64_MAX */
     uint64_t target; /* CANCEL: the number of the LOCK */
     char owner[HOLDFAST_OWNER_MAX + 1];

@@ -236,6 +236,8 @@ lock_line(struct holdfast_line *line, const struct holdfast_lock_options *o)
         line_add(line, " delay=%" PRIu64, o->delay_ms);
     if (o->no_deadlock)
         line_add(line, " deadlock=0");
+    if (o->wanted)
+        line_add(line, " wanted=1");
 }
 
 enum holdfast_status
@@ -260,6 +262,7 @@ holdfast_submit_lock_all(struct holdfast *h, const char *const *names,
     if (status != HOLDFAST_SUCCESS)
         return status;
     pending->leased = options->lease_ms > 0;
+    pending->wanted = options->wanted;
     holdfast_kept_ask_by(h, pending->sent_ms + CLIENT_WAITING_MS);
     *request = pending->request;
     return HOLDFAST_SUCCESS;
@@ -479,6 +482,8 @@ holdfast_submit_claim(struct holdfast *h, const struct holdfast_kept *kept)
     /* One UNLOCK must release the whole of a hold that is given up. */
     line_add(&line, " count=%" PRIu64,
         kept->given_up && kept->releases == 0 ? 1 : kept->count);
+    if (kept->wanted)
+        line_add(&line, " wanted=1");
     return own_submit(h, &line, PENDING_CLAIM, kept->name, kept_owner(kept));
 }
 

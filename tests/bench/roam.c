@@ -313,6 +313,7 @@ roam_take(struct roam *roam, struct roamer *roamer,
     case HOLDFAST_BYE:
     case HOLDFAST_HELD:
     case HOLDFAST_FREE:
+    case HOLDFAST_WANTED:
     default:
         break;
     }

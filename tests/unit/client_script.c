@@ -104,6 +104,8 @@ lock_do(struct talk *talk, char **word)
             options.lease_ms = talk_number(value);
         else if (strcmp(word[i], "owner") == 0)
             options.owner = value;
+        else if (strcmp(word[i], "wanted") == 0)
+            options.wanted = true;
         else
             talk_check(false);
     }

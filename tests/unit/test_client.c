@@ -80,6 +80,7 @@ kind_name(enum holdfast_kind kind)
         [HOLDFAST_BACK] = "BACK",
         [HOLDFAST_HELD] = "HELD",
         [HOLDFAST_FREE] = "FREE",
+        [HOLDFAST_WANTED] = "WANTED",
     };
 
     return names[kind];

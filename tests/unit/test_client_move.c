@@ -670,10 +670,11 @@ START_TEST(kinds_of_lock_as_they_are_written)
     options.permits = 2;
     options.delay_ms = 0;
     options.no_deadlock = true;
+    options.wanted = true;
     (void)holdfast_submit_lock(talk.h, "b", &options, &request);
     ck_assert_str_eq(talk_sent(&talk),
         "2 LOCK a mode=shared delay=1500\n"
-        "3 LOCK b limit=3 permits=2 deadlock=0\n");
+        "3 LOCK b limit=3 permits=2 deadlock=0 wanted=1\n");
     for (size_t i = 0; i <= HOLDFAST_NAMES_MAX; i++)
         many[i] = "x";
     ck_assert_int_eq(holdfast_submit_lock_all(
@@ -823,6 +824,11 @@ static const struct talk_script scripts[] = {
         "count=1\n"
         "+300 | > 7 CLAIM a fence=5 count=1 | = | until a 5 9000\n"
         "< 7 OK fence=5 ttl_ms=9000 count=1 | = BACK 0  fence=0 until=0 :\n"},
+    {"waiters_are_wanted_at_the_next_broker",
+        "begin | lock a wait=FOREVER wanted=1 | > 2 LOCK a wanted=1\n"
+        "< 2 OK fence=5 ttl_ms=9000 count=1 | =*\n"
+        "< * WANTED a waiters=2 | = WANTED 0 a fence=0 until=0 :\n"
+        "crash | =* | resume 2 | > 4 CLAIM a fence=5 count=1 wanted=1\n"},
     {"claim_of_a_broker_that_drains",
         "begin | hold a 2 5 | crash | =* | resume 2 | >* | listen marked\n"
         "< 4 ERR DRAINING retry=1 :going | resume 3 | at marked\n"
