@@ -56,6 +56,9 @@ GRACE = 1.5         # s on top of the lease in which a loss may show
 LATE_READ = 0.5     # s that a LOST may lie unread in a running client
 UNOBTAINABLE = 3.0  # s on top of the lease that a lock may be away from all
 
+# Both kinds of links can be made.
+LINKS_TRIAL = "ip link add type bridge; ip link add type veth"
+
 
 def parse(argv):
     parser = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1].strip(),
@@ -80,8 +83,8 @@ def go_inside(argv):
     """Namespaces for the whole run, where they can be had; else returns."""
     wrap = ["unshare", "--net", "--mount"]
     if os.geteuid() == 0 and shutil.which("unshare") and shutil.which("ip") \
-            and subprocess.run([*wrap, "true"], stderr=subprocess.DEVNULL
-                               ).returncode == 0:
+            and subprocess.run([*wrap, "sh", "-ec", LINKS_TRIAL],
+                               stderr=subprocess.DEVNULL).returncode == 0:
         os.execvp("unshare", [*wrap, sys.executable,
                               os.path.abspath(__file__), *argv, "--inside"])
     print("no namespaces to be had: no cuts, no full disk; relays alone "

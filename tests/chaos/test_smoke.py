@@ -26,7 +26,7 @@ class SmokeTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             record = os.path.join(folder, "record")
             process = subprocess.Popen(
-                [sys.executable, os.path.join(HERE, "run.py"), "--plain",
+                [sys.executable, os.path.join(HERE, "run.py"),
                  "--seed", str(SEED), "--record", record,
                  "--keep", os.path.join(folder, "kept"), *arguments],
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

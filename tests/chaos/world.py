@@ -106,17 +106,13 @@ class ChaosBroker(Broker):
     def __init__(self, world, name, redis, overrides):
         self.world = world
         self.name = name
-        self.host = world.network.add(name)
         folder = os.path.join(world.folder, name)
         os.makedirs(folder)
         super().__init__(redis=redis, overrides=overrides, folder=folder)
+        self.host = world.network.add(name)
         self.clock = Clock(folder, world.broker_clock_library)
         self.config["listen"]["tcp"] = [self.address]
         self.config["listen"]["beyond_loopback_without_users"] = "allowed"
-
-    @property
-    def address(self):
-        return f"{self.host}:{self.port}"
 
     def spawn(self, *arguments):
         path = self.write_config()
