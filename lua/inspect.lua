@@ -4,20 +4,23 @@
 -- KEYS: the lock. ARGV: the header, then INSPECT (see record.def).
 -- After the time and id: INSPECTED, the head, and each living ticket with its
 -- words, at the record's width. Again is 1 if the ends of leases are another
--- clock's, or this one may have stepped.
+-- clock's, or this one may have stepped. The ttl says in how many ms the broker
+-- is settled with the node: until then the data may lack holders.
 --
 --@include call.lua
 look(true)
 --@include record.lua
 
+local unsettled = settled and 0 or max(settles_in, 1)
 local raw, wrong = record_check(pcall_redis('GETRANGE', KEYS[1], '0',
     TEXT(HEAD + TICKET - 1)))
 local r = raw and raw ~= '' and head_load(KEYS[1], raw)
 if not r then
-    result(raw == '' and GONE or wrong or CORRUPT)
+    result(raw == '' and GONE or wrong or CORRUPT, 0, 0, 0, unsettled)
     return reply()
 end
-result(OK, 0, r.arrival, r.fence, 0, (r.id ~= id or not steady) and 1 or 0)
+result(OK, 0, r.arrival, r.fence, unsettled,
+    (r.id ~= id or not steady) and 1 or 0)
 local left = unpack_at(INSPECT_FORMAT, ARGV[2])
 local tickets = {}
 r.raw = nil -- has no words

@@ -78,7 +78,8 @@ struct op_result {
     uint32_t place;
     uint64_t arrival;
     uint64_t fence;
-    uint32_t ttl_ms;   /* that remained when Redis answered */
+    uint32_t ttl_ms;   /* that remained when Redis answered; OP_INSPECT: until
+                        * this broker is settled with the node */
     uint32_t again_ms; /* OP_WAITING, OP_BUSY: when to look again; OP_INSPECT:
                         * not 0 where ends of leases are not to be trusted */
     uint32_t ahead;    /* place in the queue, from 1; OP_BREAK: how many */

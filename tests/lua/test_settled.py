@@ -196,6 +196,18 @@ class Grants(SettledCase):
         self.settle()
         self.says(self.one.renew(who(1)), OK)
 
+    def test_an_inspection_says_when_its_broker_is_settled(self):
+        for lost in (False, True):
+            self.hold(who(0))
+            self.failover(lost)
+            self.assertEqual(self.one.inspect()[0].ttl, SETTLES)
+            self.settle()
+            self.assertEqual(self.one.inspect()[0].ttl, 0)
+            self.one.known_id = b"0" * 40
+            self.assertEqual(self.one.inspect()[0].ttl, 1)
+            self.one.known_id = self.node_id()
+            self.one.release(who(0))
+
     def test_watching_grants_nothing(self):
         self.failover()
         self.one.renew(who(9), look=True, watch=True)

@@ -1774,6 +1774,7 @@ SRIG_TEST(shown, srig_quorum(NODES))
     ck_assert_str_eq(tickets[0].broker, "broker-2");
     ck_assert_str_eq(tickets[1].broker, "broker-1");
     ck_assert(!op->result.senseless);
+    ck_assert_uint_eq(op->result.ttl_ms, 30000); /* until all are settled */
     /* One has a record that is none. */
     op = inspected(rig);
     shows(rig, 0, "a", 5);

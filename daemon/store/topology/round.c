@@ -510,6 +510,7 @@ inspect_decide(struct store *store, struct round *round)
     if (result.ticket_count > asked->limit)
         result.ticket_count = asked->limit;
     result.delay_ms = round->about.delay_ms;
+    result.ttl_ms = round->about.ttl_ms;
     result.typical_ms = round->about.typical_ms;
     result.again_ms = round->again_ms;
     result.sent_us = store->now_us;
@@ -539,6 +540,8 @@ round_hear(struct round *round, const struct op_result *result, uint32_t node)
         delay_ms = result->delay_ms;
     if (result->status == OP_UNSETTLED && result->again_ms > round->again_ms)
         round->again_ms = result->again_ms;
+    if (round->kind == OP_INSPECT && round->about.ttl_ms < result->ttl_ms)
+        round->about.ttl_ms = result->ttl_ms;
     if (round->kind == OP_INSPECT && result->senseless) {
         round->about.senseless = true;
     } else if (round->kind == OP_INSPECT && result->status == OP_OK) {
