@@ -17,6 +17,7 @@
 
 #include "daemon/core/answer/answer.h"
 #include "daemon/core/command/session.h"
+#include "daemon/core/feature/await.h"
 #include "daemon/core/feature/watch.h"
 #include "daemon/core/model/handlers.h"
 #include "daemon/core/model/request.h"
@@ -238,11 +239,14 @@ session_recheck(struct core *core, struct session *session)
         wheel_add(&core->wheel, &request->timer, core->now_us);
     }
     LIST_EACH_SAFE (link, &session->watches) {
-        const struct watch *watch =
-            container_of(link, struct watch, session_link);
+        struct watch *watch = container_of(link, struct watch, session_link);
         struct text name = lock_name(watch->lock);
-        if (watch->kind == WATCH_HOLDERS && !auth_sees(core, session, name))
+        if (watch->kind == WATCH_WAITERS || auth_sees(core, session, name))
+            continue;
+        if (watch->kind == WATCH_HOLDERS)
             watch_end(core, session, name);
+        else
+            await_end(core, watch, ERROR_DENIED);
     }
 }
 

@@ -7,6 +7,7 @@
 #include "daemon/core/answer/answer.h"
 #include "daemon/core/command/session.h"
 #include "daemon/core/feature/audit.h"
+#include "daemon/core/feature/await.h"
 #include "daemon/core/feature/listing.h"
 #include "daemon/core/feature/watch.h"
 #include "daemon/core/model/handlers.h"
@@ -308,9 +309,14 @@ command_cancel(
     require(line->argument.len <= PROTO_TAG_MAX);
     memcpy(tag, line->argument.at, line->argument.len);
     request = request_of_tag(core, session, tag);
+    if (request != NULL && request->command == COMMAND_AWAIT) {
+        await_cancel(core, request);
+        answer_ok(core, session, line);
+        return;
+    }
     if (request == NULL || request->command != COMMAND_LOCK) {
         answer_error(core, session, line->tag, ERROR_BADREQ,
-            "no LOCK with that tag is outstanding");
+            "no LOCK or AWAIT with that tag is outstanding");
         return;
     }
     bool ends = request->ticket == NULL
@@ -576,6 +582,19 @@ command_watch(
 
     if (request != NULL)
         watch_begin(core, request, line);
+}
+
+void
+command_await(
+    struct core *core, struct session *session, const struct request_line *line)
+{
+    struct request *request = request_admit(core, session, line);
+
+    if (request == NULL)
+        return;
+    if (request_has(line, REQUEST_KEY_WAIT))
+        request->wait_us = us_from_ms(line->value[REQUEST_KEY_WAIT]);
+    await_begin(core, request, line);
 }
 
 void

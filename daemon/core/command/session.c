@@ -442,6 +442,12 @@ session_close(struct core *core, struct session *session,
     LIST_EACH (link, &session->tickets) {
         ticket_stir_late(core, container_of(link, struct ticket, session_link));
     }
+    LIST_EACH (link, &session->requests) {
+        struct request *request =
+            container_of(link, struct request, session_link);
+        if (request->command == COMMAND_AWAIT)
+            wheel_add(&core->wheel, &request->timer, core->now_us);
+    }
 }
 
 void

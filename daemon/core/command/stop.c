@@ -30,8 +30,11 @@ core_stop(struct core *core)
     core_stop_sessions(core);
     for (uint32_t i = 0; i < core->requests.touched; i++) {
         struct request *request = slab_at(&core->requests, i);
-        if (request != NULL && request->command == COMMAND_LOCK &&
-            request->ticket != NULL && request->state != REQUEST_ENDED)
+        if (request == NULL)
+            continue;
+        if (request->command == COMMAND_AWAIT ||
+            (request->command == COMMAND_LOCK && request->ticket != NULL &&
+                request->state != REQUEST_ENDED))
             wheel_add(&core->wheel, &request->timer, core->now_us);
     }
 }

@@ -266,9 +266,15 @@ news_word(char *out, size_t room, struct text word)
 }
 
 static void
-news_take(struct lock_news *news, const struct op_result *result)
+news_take(
+    struct core *core, struct lock_news *news, const struct op_result *result)
 {
+    uint64_t barred_ms = us_max(result->delay_ms, result->ttl_ms);
+
     news->known = true;
+    news->at_us = core->now_us;
+    news->unsettled = result->ttl_ms > 0;
+    news->barred_us = barred_ms > 0 ? core->now_us + us_from_ms(barred_ms) : 0;
     news->holders = result->holders;
     news->waiters = result->waiters;
     news->fence = 0;
@@ -277,6 +283,7 @@ news_take(struct lock_news *news, const struct op_result *result)
         if (!ticket->granted || ticket->fence < news->fence)
             continue;
         news->fence = ticket->fence;
+        news->words_fence = ticket->fence;
         news->client_len =
             news_word(news->client, sizeof(news->client), ticket->client);
         news->owner_len =
@@ -284,6 +291,10 @@ news_take(struct lock_news *news, const struct op_result *result)
         news->note_len =
             news_word(news->note, sizeof(news->note), ticket->note);
     }
+    /* A record that never had a ticket begins with a fence all the same. */
+    news->last_fence = us_max(news->last_fence, news->fence);
+    if (result->arrival > 1)
+        news->last_fence = us_max(news->last_fence, result->fence);
 }
 
 static void
@@ -305,6 +316,7 @@ watch_inspected(struct core *core, struct op *op)
 {
     struct lock *lock = slab_get(&core->locks, op->lock);
     enum op_status status = op->result.status;
+    struct watch *awaits = NULL;
 
     require(op->kind == OP_INSPECT && op->reader == READER_WATCH);
     require(lock != NULL);
@@ -315,16 +327,22 @@ watch_inspected(struct core *core, struct op *op)
         watch_looked(core, lock, status);
         return;
     }
-    news_take(&lock->news, &op->result);
+    news_take(core, &lock->news, &op->result);
     LIST_EACH (link, &lock->watches) {
         struct watch *watch = container_of(link, struct watch, lock_link);
         if (watch->state == WATCH_HEARS)
-            watch->state = WATCH_DUE;
+            watch->state = watch->kind == WATCH_AWAIT
+                               ? watch->await->hears(core, watch)
+                               : WATCH_DUE;
+        if (watch->kind == WATCH_AWAIT && watch->state != WATCH_DUE)
+            awaits = watch;
     }
     if (list_empty(&lock->tell_link))
         list_push_back(&core->telling, &lock->tell_link);
     if (lock->watch_again)
         watch_inspect(core, lock);
+    else if (awaits != NULL)
+        awaits->await->again(core, awaits, &op->result);
 }
 
 /* False: there is no room for all who watch the lock. */
@@ -337,6 +355,10 @@ watch_tell_lock(struct core *core, const struct lock *lock)
             continue;
         if (!effects_room(core->effects))
             return false;
+        if (watch->kind == WATCH_AWAIT) {
+            watch->await->tell(core, watch);
+            continue;
+        }
         watch->state = WATCH_HEARS;
         watch_answer(core, watch);
         watch_wake(core, watch);
@@ -350,10 +372,13 @@ watch_tell_all(struct core *core)
     while (!list_empty(&core->telling)) {
         struct lock *lock =
             container_of(core->telling.next, struct lock, tell_link);
-        require(lock->refs > 0);
-        if (!watch_tell_lock(core, lock))
+        lock_ref(lock);
+        bool all = watch_tell_lock(core, lock);
+        if (all)
+            list_remove(&lock->tell_link);
+        lock_unref(core, lock);
+        if (!all)
             return;
-        list_remove(&lock->tell_link);
     }
 }
 

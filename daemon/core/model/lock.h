@@ -19,7 +19,12 @@ struct lock_news {
     bool known;
     uint32_t holders;
     uint32_t waiters;
-    uint64_t fence; /* the newest holder's, as these */
+    uint64_t at_us;       /* when it was inspected */
+    bool unsettled;       /* an earlier holder may still report */
+    uint64_t barred_us;   /* nobody is granted it sooner */
+    uint64_t last_fence;  /* of the last grant that is known; 0: of none */
+    uint64_t fence;       /* the newest holder's; 0: nobody holds it */
+    uint64_t words_fence; /* of the grant that has these words */
     uint8_t client_len;
     uint8_t owner_len;
     uint8_t note_len;
@@ -39,6 +44,22 @@ enum watch_state {
 enum watch_kind {
     WATCH_HOLDERS, /* WATCH: HELD and FREE */
     WATCH_WAITERS, /* of a hold with wanted=1: WANTED */
+    WATCH_AWAIT,   /* AWAIT: it ends when nobody holds the lock */
+};
+
+struct core;
+struct op_result;
+struct watch;
+
+/* The parts of WATCH_AWAIT. */
+struct await_calls {
+    /* An inspection counts for it. Returns WATCH_DUE if that answers it. */
+    enum watch_state (*hears)(struct core *core, struct watch *watch);
+    /* It goes on after that inspection: when is the next one due? */
+    void (*again)(
+        struct core *core, struct watch *watch, const struct op_result *result);
+    /* It is due: answers and frees it. */
+    void (*tell)(struct core *core, struct watch *watch);
 };
 
 /* A session that wants to hear of a lock. */
@@ -49,11 +70,12 @@ struct watch {
     struct list session_link;
     struct list lock_link;
     struct list news_link;
-    struct handle request; /* the WATCH that is not answered yet */
+    struct handle request; /* the WATCH or AWAIT that is not answered yet */
     struct handle ticket;  /* WATCH_WAITERS: the hold */
     enum watch_kind kind;
+    const struct await_calls *await; /* ref; WATCH_AWAIT */
     enum watch_state state;
-    bool told;             /* an event was sent, with these two */
+    bool told; /* an event was sent, with these two; AWAIT: it was inspected */
     uint32_t told_waiters; /* WATCH_WAITERS: of the last WANTED, or fewer */
     uint32_t told_holders;
     uint64_t told_fence;
@@ -87,8 +109,6 @@ struct lock {
     uint16_t name_len;
     char name[PROTO_NAME_MAX + 1];
 };
-
-struct core;
 
 /* The lock of that name, without a reference; NULL: none is known. */
 struct lock *lock_find(const struct core *core, struct text name);

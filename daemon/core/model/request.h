@@ -71,7 +71,7 @@ struct request {
     struct ticket *ticket;   /* ref; NULL: SHOW, HELD, LOCK of several names */
     struct handle multilock; /* that it is, or is a part of */
     enum member_state member;
-    struct handle watch; /* WATCH */
+    struct handle watch; /* WATCH, AWAIT */
     struct lock *broken; /* ref, counted: BREAK; NULL: not yet */
     enum command command;
     enum request_progress progress;

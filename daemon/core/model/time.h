@@ -38,6 +38,12 @@ us_add(uint64_t a, uint64_t b)
 }
 
 static inline uint64_t
+us_max(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static inline uint64_t
 us_min(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;

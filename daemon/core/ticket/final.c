@@ -162,7 +162,8 @@ request_refuse(struct core *core, struct request *request, enum error_code code,
     }
     answer_error_begin(core, &reply, request->tag, code);
     if (key != NULL)
-        reply_pair(&reply, key, TEXT("lock"));
+        reply_pair(&reply, key,
+            request->command == COMMAND_AWAIT ? TEXT("see") : TEXT("lock"));
     if (code == ERROR_UNAVAILABLE)
         reply_pair_if(&reply, "reason", text_from(health_word(whose.reason)));
     reply_text(
