@@ -163,6 +163,7 @@ fill_tickets(struct op_ticket *tickets, struct op_result *result)
     result->holders = pick(result->ticket_count + 1);
     result->waiters = result->ticket_count - result->holders;
     result->limit = one_in(4) ? 3 : 0;
+    result->ttl_ms = one_in(8) ? 300 : 0; /* until it is settled */
     for (unsigned i = 0; i < result->ticket_count; i++) {
         const struct known *known = pick_known();
         tickets[i] = (struct op_ticket){.granted = i < result->holders,
@@ -324,9 +325,10 @@ say_any(unsigned slot)
         "UNLOCK %c owner=w", "UNLOCK %c fence=%f", "RENEW %c lease=300",
         "RENEW %c lease=3000", "CLAIM %c fence=%f count=1",
         "CLAIM %c fence=%f count=2 owner=w", "CANCEL %t", "CANCEL %t",
-        "WATCH %c", "UNWATCH %c", "SHOW %c", "BREAK %c", "BREAK %c fence=%f",
-        "HELD", "STATUS", "SLOW", "TOP", "AUDIT", "SESSIONS", "KILL %s",
-        "LOCKS", "STATS", "PING", "HELLO", "HELLO keep=300", "HELLO keep=2s",
+        "WATCH %c", "UNWATCH %c", "AWAIT %c", "AWAIT %c wait=0",
+        "AWAIT %c wait=50", "SHOW %c", "BREAK %c", "BREAK %c fence=%f", "HELD",
+        "STATUS", "SLOW", "TOP", "AUDIT", "SESSIONS", "KILL %s", "LOCKS",
+        "STATS", "PING", "HELLO", "HELLO keep=300", "HELLO keep=2s",
         "HELLO resume=%s gen=%g keep=2s", "HELLO resume=%s gen=%g", "QUIT"};
     const char *from = lines[pick(sizeof(lines) / sizeof(lines[0]))];
     char line[120] = "";
