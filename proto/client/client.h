@@ -143,7 +143,7 @@ struct holdfast {
     /* pending.c */
     struct holdfast_pending *pending; /* owned; oldest first */
     struct holdfast_pending **pending_last;
-    size_t waiting; /* LOCKs among them */
+    size_t waiting; /* LOCKs and AWAITs among them */
     size_t parked;  /* requests that are not sent yet */
     size_t parked_bytes;
     uint64_t request_last;

@@ -155,6 +155,7 @@ final_take(struct holdfast *h, struct holdfast_pending *pending,
     case PENDING_UNWATCH:
         holdfast_watch_done(h, pending, message, done);
         break;
+    case PENDING_AWAIT:
     case PENDING_CANCEL:
     case PENDING_OTHER:
         break;
@@ -198,7 +199,7 @@ reply_take(struct holdfast *h, struct holdfast_notice *notice)
         return false;
     uint64_t sent = pending->sent_ms;
     if (!done && strcmp(message->word, "DRAINING") == 0 &&
-        pending->kind == PENDING_LOCK && holdfast_drain_refused(h, pending))
+        holdfast_pending_waits(pending) && holdfast_drain_refused(h, pending))
         return false;
     bool taken = final_take(h, pending, notice, done);
     if (h->link == LINK_CLOSED)

@@ -54,9 +54,9 @@ holdfast_drain_refused(struct holdfast *h, struct holdfast_pending *pending)
         return false;
     assert(!pending->parked);
     drain_begin(h, CLIENT_MOVE_SOON_MS);
-    if (pending->kind == PENDING_LOCK) {
+    if (holdfast_pending_waits(pending)) {
         pending->again = true;
         holdfast_pending_park(h, pending);
     }
-    return pending->kind == PENDING_LOCK;
+    return holdfast_pending_waits(pending);
 }

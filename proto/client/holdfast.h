@@ -308,8 +308,8 @@ struct holdfast_lock_options {
  *
  * If no broker serves a kept session, the next broker gets the request. The
  * library also repeats requests without an answer when the connection drops. A
- * LOCK then waits for the rest of its wait. holdfast_submit() is not repeated:
- * it gets ERR INDOUBT.
+ * LOCK or AWAIT then waits for the rest of its wait. holdfast_submit() is not
+ * repeated: it gets ERR INDOUBT.
  *
  * Names and words may have any bytes but NUL. The library encodes them.
  */
@@ -321,8 +321,16 @@ enum holdfast_status holdfast_submit_lock_all(struct holdfast *h,
     const char *const *names, size_t name_count,
     const struct holdfast_lock_options *options, uint64_t *request);
 
-/* Ends the wait of the LOCK with the number `target`. The LOCK gets ERR
- * CANCELLED, or OK if the grant was faster. */
+/*
+ * Waits until nobody holds the lock, and takes nothing. OK has the fence of the
+ * last grant, and its note=, if the broker knows them. `wait_ms`: 0 looks once;
+ * HOLDFAST_FOREVER: no limit.
+ */
+enum holdfast_status holdfast_submit_await(
+    struct holdfast *h, const char *name, uint64_t wait_ms, uint64_t *request);
+
+/* Ends the wait of the LOCK or AWAIT with the number `target`. It gets ERR
+ * CANCELLED, or OK if that was faster. */
 enum holdfast_status holdfast_submit_cancel(
     struct holdfast *h, uint64_t target, uint64_t *request);
 

@@ -70,7 +70,7 @@ holdfast_pending_add(struct holdfast *h, enum holdfast_pending_kind kind,
     assert(*h->pending_last == NULL);
     *h->pending_last = pending;
     h->pending_last = &pending->next;
-    if (kind == PENDING_LOCK)
+    if (holdfast_pending_waits(pending))
         h->waiting++;
     return pending;
 }
@@ -142,8 +142,8 @@ holdfast_pending_remove(struct holdfast *h, struct holdfast_pending *pending)
         *link = pending->next;
         if (h->pending_last == &pending->next)
             h->pending_last = link;
-        assert(pending->kind != PENDING_LOCK || h->waiting > 0);
-        if (pending->kind == PENDING_LOCK)
+        assert(!holdfast_pending_waits(pending) || h->waiting > 0);
+        if (holdfast_pending_waits(pending))
             h->waiting--;
         holdfast_pending_unpark(h, pending);
         if (pending->kind == PENDING_AUTH)
@@ -182,6 +182,7 @@ pending_dropped(struct holdfast *h, struct holdfast_pending *pending)
 
     switch (pending->kind) {
     case PENDING_LOCK:
+    case PENDING_AWAIT:
     case PENDING_UNLOCK:
     case PENDING_RENEW:
     case PENDING_CANCEL:

@@ -49,6 +49,7 @@ size_t holdfast_numbers(const char *list, uint64_t *values, size_t max);
 enum holdfast_pending_kind {
     PENDING_OTHER,
     PENDING_LOCK,
+    PENDING_AWAIT,
     PENDING_UNLOCK,
     PENDING_RENEW,
     PENDING_CANCEL,
@@ -100,6 +101,13 @@ struct holdfast_pending {
     size_t wait_at;
     char text[]; /* the line, and the names */
 };
+
+/* Whether the request may wait for long, and goes on at the next broker. */
+static inline bool
+holdfast_pending_waits(const struct holdfast_pending *pending)
+{
+    return pending->kind == PENDING_LOCK || pending->kind == PENDING_AWAIT;
+}
 
 /* Adds a request that is sent now, with the next number. It copies the line and
  * the subject (may be NULL). NULL: no memory. */

@@ -153,13 +153,13 @@ session_move(struct holdfast *h)
     holdfast_link_connect(h);
 }
 
-/* Whether a LOCK still waits. */
+/* Whether a LOCK or an AWAIT still waits. */
 static bool
 waits(const struct holdfast *h, uint64_t now_ms)
 {
     for (const struct holdfast_pending *pending = h->pending;
          pending != NULL && h->waiting > 0; pending = pending->next)
-        if (pending->kind == PENDING_LOCK &&
+        if (holdfast_pending_waits(pending) &&
             (pending->wait_ms >= UINT64_MAX - pending->asked_ms ||
                 now_ms < pending->asked_ms + pending->wait_ms))
             return true;

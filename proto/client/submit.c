@@ -340,15 +340,31 @@ holdfast_submit_cancel(struct holdfast *h, uint64_t target, uint64_t *request)
     if (status != HOLDFAST_SUCCESS)
         return status;
     *request = pending->request;
-    if (lock == NULL || lock->kind != PENDING_LOCK || !lock->parked ||
+    if (lock == NULL || !holdfast_pending_waits(lock) || !lock->parked ||
         lock->again)
-        return status; /* the broker answers, also if it is no LOCK */
-    /* The LOCK was sent to no broker. */
+        return status; /* the broker answers, also if nothing waits */
+    /* The request was sent to no broker. */
     holdfast_notice_say(h, HOLDFAST_ERR, target,
         "- ERR CANCELLED retry=1 :the wait was cancelled");
     holdfast_notice_say(h, HOLDFAST_OK, *request, "- OK");
     holdfast_pending_remove(h, lock);
     holdfast_pending_remove(h, pending);
+    return status;
+}
+
+enum holdfast_status
+holdfast_submit_await(
+    struct holdfast *h, const char *name, uint64_t wait_ms, uint64_t *request)
+{
+    struct holdfast_line line;
+
+    line_begin(&line, "AWAIT", name);
+    line.wait_at = line.len;
+    line.wait_ms = wait_ms;
+    enum holdfast_status status =
+        name_submit(h, &line, PENDING_AWAIT, name, NULL, request);
+    if (status == HOLDFAST_SUCCESS)
+        holdfast_kept_ask_by(h, holdfast_now_ms(h) + CLIENT_WAITING_MS);
     return status;
 }
 

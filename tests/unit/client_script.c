@@ -158,6 +158,9 @@ request_do(struct talk *talk, char **word)
         status = holdfast_submit_cancel(h, talk_number(word[1]), &request);
     else if (strcmp(verb, "submit") == 0)
         status = holdfast_submit(h, word[1], &request);
+    else if (strcmp(verb, "await") == 0)
+        status =
+            holdfast_submit_await(h, word[1], talk_number(word[2]), &request);
     else if (strcmp(verb, "watch") == 0)
         status = holdfast_submit_watch(h, word[1], &request);
     else if (strcmp(verb, "unwatch") == 0)

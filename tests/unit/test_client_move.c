@@ -1013,6 +1013,16 @@ static const struct talk_script scripts[] = {
         "= OK 2  fence=7 until=1009000 : | = LOST 2 a fence=8 until=0 :\n"
         "= DEADLINE 2 c fence=9 until=1009000 :\n"
         "= DEADLINE 2 b fence=7 until=1009000 :\n"},
+    {"await_goes_on",
+        "begin | await a FOREVER | await b 5000 | await c 0\n"
+        "> 2 AWAIT a | > 3 AWAIT b wait=5000 | > 4 AWAIT c wait=0\n"
+        "< 4 ERR BUSY retry=1 :held | = ERR 4 BUSY fence=0 until=0 :held\n"
+        "+1000 | >* | crash | =* | resume 2 | > 2 AWAIT a\n"
+        "> 3 AWAIT b wait=3950 | < 3 ERR TIMEOUT retry=1 :held\n"
+        "= BACK 0  fence=0 until=0 :\n"
+        "= ERR 3 TIMEOUT fence=0 until=0 :held\n"
+        "< 2 ERR DRAINING retry=1 :going | = | resume 3 | > 2 AWAIT a\n"
+        "< 2 OK fence=7 note=x | =~ OK 2  fence=7\n"},
     {"watches_go_on",
         "begin | watch a | > 2 WATCH a | < 2 OK | < * HELD a fence=5 name=x\n"
         "= OK 2  fence=0 until=0 : | = HELD 0 a fence=5 until=0 : | crash\n"
