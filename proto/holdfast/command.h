@@ -11,7 +11,7 @@
  *     list.c      show, locks, sessions, slow, status, audit; out.c prints
  *                 lists, escape.c escapes bytes
  *     top.c       the command top; screen.c takes the whole terminal
- *     order.c     break, kill, drain
+ *     order.c     await, break, kill, drain
  *     bench.c ping.c raw.c watch.c   one command each
  *     loop.c      signals, time and sockets, for run and lock
  *     acquire.c   takes and releases the locks of run and lock
@@ -67,8 +67,8 @@ typedef int command_function(struct settings *settings, char **argv);
 
 command_function command_run, command_lock, command_show, command_locks,
     command_sessions, command_slow, command_status, command_audit, command_ping,
-    command_raw, command_watch, command_break, command_kill, command_drain,
-    command_secret, command_top, command_bench;
+    command_raw, command_watch, command_await, command_break, command_kill,
+    command_drain, command_secret, command_top, command_bench;
 
 /* help.c: the command line of a command, without its options. */
 struct usage {

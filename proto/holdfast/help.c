@@ -13,6 +13,7 @@ const char help_all[] =
     "  lock KEY                   hold a lock until the input ends\n"
     "  show KEY                   show the holders and waiters of a lock\n"
     "  watch KEY                  print when a lock is held, and when free\n"
+    "  await KEY                  wait until nobody holds a lock\n"
     "  locks                      list the locks of this broker\n"
     "  sessions                   list the sessions of this broker\n"
     "  slow                       list slow operations, losses, deadlocks\n"
@@ -196,6 +197,17 @@ static const struct usage usages[] = {
         "tabs: event (held or free), lock, fence, holders, name, owner, note.\n"
         "It continues at another broker, or when the broker is back, until a\n"
         "signal comes.\n"},
+    {"await", 1, 1, "one KEY",
+        "holdfast await [--wait D] KEY\n"
+        "\n"
+        "Waits until nobody holds the lock KEY, without taking it. Prints\n"
+        "`fence=F note=W` of the last hold, as far as the broker knows them.\n"
+        "It continues at another broker, or when the broker is back.\n"
+        "\n"
+        "  --wait D  wait for at most D (0: no wait); default: no limit\n"
+        "\n"
+        "Exit status: 0 nobody holds the lock; 124 not free in time; 1\n"
+        "refused by the broker; 125 trouble.\n"},
     {"break", 1, 1, "one KEY",
         "holdfast break [--fence F] KEY\n"
         "\n"

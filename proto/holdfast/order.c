@@ -1,5 +1,5 @@
 /*
- * The commands break, kill and drain: one request each.
+ * The commands await, break, kill and drain: one request each.
  */
 #include "proto/holdfast/escape.h"
 #include "proto/holdfast/options.h"
@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define ANSWER_MS  15000
+#define KEEP_MS    30000 /* makes the library connect again */
 #define FENCE_MAX  9007199254740991u
 #define WORD_CHARS 64 /* of a session */
 
@@ -35,6 +36,57 @@ order_give(const struct settings *settings, const char *what, const char *line,
     }
     complain("%s: %s", what, broker_trouble(*h, status, why, sizeof(why)));
     return STATUS_TROUBLE;
+}
+
+/* Prints what is known of the last hold. False: stdout is gone. */
+static bool
+await_print(const struct holdfast_event *event)
+{
+    char text[256];
+    const char *note = holdfast_event_value(event, "note");
+
+    if (event->fence == 0)
+        return true;
+    (void)printf("fence=%" PRIu64, event->fence);
+    if (note != NULL)
+        (void)printf(" note=%s", escape_text(note, text, sizeof(text)));
+    return putchar('\n') != EOF;
+}
+
+int
+command_await(struct settings *settings, char **argv)
+{
+    uint64_t wait_ms = HOLDFAST_FOREVER;
+    const struct option options[] = {{.name = "wait", .duration_ms = &wait_ms}};
+    struct holdfast_event event;
+    struct words words;
+    uint64_t request;
+    char why[256];
+
+    if (!words_take(settings, "await", options, 1, argv, &words))
+        return words.status;
+    if (!key_check("await", words.word[0]))
+        return STATUS_USAGE;
+    struct holdfast *h = connect_kept(settings, KEEP_MS);
+    if (h == NULL)
+        return STATUS_TROUBLE;
+    int result = STATUS_TROUBLE;
+    enum holdfast_status status =
+        holdfast_submit_await(h, words.word[0], wait_ms, &request);
+    if (status == HOLDFAST_SUCCESS)
+        status = holdfast_wait(h, request, HOLDFAST_FOREVER, &event);
+    if (status == HOLDFAST_SUCCESS) {
+        result = await_print(&event) ? STATUS_FINE : STATUS_TROUBLE;
+    } else if (status == HOLDFAST_REFUSED) {
+        bool held = strcmp(event.word, "TIMEOUT") == 0 ||
+                    strcmp(event.word, "BUSY") == 0;
+        complain_refused("await", &event, "");
+        result = held ? STATUS_NOT_ACQUIRED : STATUS_REFUSED;
+    } else {
+        complain("await: %s", broker_trouble(h, status, why, sizeof(why)));
+    }
+    holdfast_destroy(&h);
+    return result;
 }
 
 int

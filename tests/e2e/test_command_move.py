@@ -525,6 +525,21 @@ class KindsTest(MoveCase):
 
 
 class OrderTest(MoveCase):
+    def test_await(self):
+        client = self.client()
+        fence = client.ok("LOCK job note=v%207").fence
+        self.ends(124, self.both, "await", "job", "--wait", "0", err=b"BUSY")
+        self.ends(64, self.both, "await", "")
+        process = self.start(self.both, "await", "job", stdout=subprocess.PIPE)
+        clients = [self.client(self.one), client]
+        self.wait_until(lambda: any(
+            item["name"] == "requests_now" and item["value"] != "0"
+            for each in clients for item in each.ok("STATS").items))
+        client.ok("UNLOCK job")
+        self.assertEqual(process.communicate(timeout=20)[0].decode(),
+                         f"fence={fence} note=v 7\n")
+        self.assertEqual(process.returncode, 0)
+
     def test_break(self):
         process = self.run_holding(self.both, "job")
         fence, = self.fences()

@@ -646,9 +646,9 @@ class UsageTest(CommandCase):
 
     def test_help(self):
         self.ends(0, "127.0.0.1:1", "-h")
-        for name in ("run", "lock", "show", "watch", "locks", "sessions",
-                     "slow", "status", "break", "kill", "drain", "ping", "raw",
-                     "secret"):
+        for name in ("run", "lock", "show", "watch", "await", "locks",
+                     "sessions", "slow", "status", "break", "kill", "drain",
+                     "ping", "raw", "secret"):
             for words in ([name, "-h"], [name, "--help"], ["help", name]):
                 result = self.ends(0, "127.0.0.1:1", *words)
                 self.assertTrue(
