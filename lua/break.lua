@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- break: takes a lock from its holders. Their renewals are refused from now on;
 -- their brokers are told, tell them, and release their holds. A broker that
--- does not loses them when the lease ends.
+-- does not loses them when the lease ends. Detached holds have no broker: they
+-- end here.
 --
 -- KEYS: the lock. ARGV: the header, then BREAK (see record.def).
 -- The result has the count of holders that were broken (ahead).
@@ -17,7 +18,7 @@ if not r then
     return reply()
 end
 local fence = unpack_at(BREAK_FORMAT, ARGV[2])
-local left, count = r.granted, 0
+local left, count, ended = r.granted, 0, false
 for place, flags, from, at in queue_walk(r, r.first) do
     if left == 0 then
         break
@@ -26,15 +27,26 @@ for place, flags, from, at in queue_walk(r, r.first) do
         left = left - 1
         local t = ticket_unpack(place, from, at)
         local over = t.ends <= now and steady
-        if not over and (fence == 0 or t.fence == fence) then
+        local meant = not over and (fence == 0 or t.fence == fence)
+        count = count + (meant and 1 or 0)
+        if meant and t.detached then
+            ticket_drop(r, t)
+            ended = true
+        elseif meant then
             t.flags = bit.bor(t.flags, BROKEN)
             ticket_store(r, t)
             pcall_redis('PUBLISH', channel .. t.broker,
                 pack('<c1c8d', 'B', sub(t.identity, IDENTITY_REQUEST + 1),
                     t.fence))
-            count = count + 1
         end
     end
 end
-result(count > 0 and OK or GONE, 0, 0, 0, 0, 0, count)
+local grants
+if ended then
+    adopt(r)
+    expire(r)
+    grants = serve(r, 0)
+    record_store(r)
+end
+result(count > 0 and OK or GONE, 0, 0, 0, 0, 0, count, grants)
 return reply()

@@ -27,8 +27,10 @@ local WAITS, HELD = 1, 7
 local SHARED_NOW, WATCHED, BEREFT, KEPT, WANTED = 1, 2, 4, 8, 16
 local TOLD = 18 -- WATCHED and WANTED
 
--- Modes of a ticket.
-local SHARED = 1
+-- Modes of a ticket. DETACHED is added to the mode of a detached hold. No
+-- broker renews such a hold: `lease` is all of its term. Any client with its
+-- fence releases or prolongs it. See DESIGN.md D9.5.
+local SHARED, DETACHED = 1, 2
 
 -- A waiting ticket is asked after by its broker no sooner than this, in ms.
 local AGAIN_MIN = 50
@@ -127,14 +129,16 @@ local function ticket_unpack(place, raw, at)
     local flags, mode, words, permits, arrival, fence, ends, hold, lease,
         identity, holder, since, delay, shown =
         unpack_at(TICKET_FORMAT, raw, at)
-    return {place = place, flags = flags, mode = mode, words = words,
+    return {place = place, flags = flags, mode = mode % DETACHED,
+        detached = mode >= DETACHED, words = words,
         permits = permits, arrival = arrival, fence = fence, ends = ends,
         hold = hold, lease = lease, identity = identity, broker = holder,
         since = since, delay = delay, shown = shown}
 end
 
 local function ticket_pack(t)
-    return pack(TICKET_FORMAT, t.flags, t.mode, t.words, t.permits, t.arrival,
+    return pack(TICKET_FORMAT, t.flags,
+        t.mode + (t.detached and DETACHED or 0), t.words, t.permits, t.arrival,
         t.fence, t.ends, t.hold, t.lease, t.identity, t.broker, t.since,
         t.delay, t.shown or 0)
 end
@@ -306,9 +310,10 @@ local function record_store(r)
     record_write(r)
 end
 
--- The ticket with that arrival number, dead or alive, or nil: where the broker
--- remembers it, or by bisection, since arrivals grow with the places.
-local function ticket_find(r, place, arrival)
+-- The ticket with that number at that offset, dead or alive, or nil: where the
+-- broker remembers it, or by bisection, since arrival numbers grow with the
+-- places. So do most fences of holders; waiters behind them have 0.
+local function ticket_find(r, place, wanted, offset)
     local low, high = r.first, r.stored - 1
     local probe = place
     while low <= high do
@@ -320,10 +325,10 @@ local function ticket_find(r, place, arrival)
             local from = ticket_at(r, probe)
             raw, at = call('GETRANGE', r.key, from, from + TICKET - 1), 1
         end
-        local found = unpack_at('<d', raw, at + TICKET_ARRIVAL)
-        if found == arrival then
+        local found = unpack_at('<d', raw, at + offset)
+        if found == wanted then
             return ticket_unpack(probe, raw, at)
-        elseif found < arrival then
+        elseif 0 < found and found < wanted then
             low = probe + 1
         else
             high = probe - 1
@@ -333,33 +338,47 @@ local function ticket_find(r, place, arrival)
     return nil
 end
 
--- The living ticket of an operation whose broker does not know where it stands.
--- Dead ones of the same identity may stand before it.
-local function ticket_search(r, identity)
+-- The first living ticket with these bytes at that offset that `fits` (nil:
+-- any), or nil.
+local function ticket_with(r, bytes, offset, fits)
     local raw = call('GETRANGE', r.key, '0', '-1')
     local at = ticket_at(r, r.first) + 1
     while true do
-        at = raw:find(identity, at, true)
+        at = raw:find(bytes, at, true)
         if not at then
             return nil
         end
-        local from = at - TICKET_IDENTITY
+        local from = at - offset
         local place = (from - 1 - HEAD) / r.width
         if place == floor(place) and place < r.stored and
             byte(raw, from) ~= 0 then
-            return ticket_unpack(place, raw, from)
+            local t = ticket_unpack(place, raw, from)
+            if not fits or fits(t) then
+                return t
+            end
         end
         at = at + 1
     end
+end
+
+-- The holder with that fence, or nil.
+local function ticket_of_fence(r, fence)
+    local t = ticket_find(r, nil, fence, TICKET_FENCE)
+    if t and t.flags ~= 0 then
+        return t
+    end
+    return ticket_with(r, pack('<d', fence), TICKET_FENCE)
 end
 
 -- The living ticket of an operation, or nil.
 local function ticket_of(r, identity, place, arrival)
     local t
     if arrival > 0 then
-        t = ticket_find(r, place, arrival)
+        t = ticket_find(r, place, arrival, TICKET_ARRIVAL)
     else
-        t = ticket_search(r, identity)
+        -- Its broker does not know where it stands. Dead ones of the same
+        -- identity may stand before it.
+        t = ticket_with(r, identity, TICKET_IDENTITY)
     end
     if t and t.flags ~= 0 and t.identity == identity then
         return t
@@ -368,30 +387,15 @@ local function ticket_of(r, identity, place, arrival)
 end
 
 -- The living ticket of that session and owner with that fence (0: any),
--- whatever its generation, or nil.
+-- whatever its generation, or nil. A detached hold is no session's.
 local function ticket_of_session(r, identity, fence)
     if r.live == 0 then
         return nil
     end
-    local raw = call('GETRANGE', r.key, '0', '-1')
-    local who = sub(identity, IDENTITY_SESSION + 1, IDENTITY_REQUEST)
-    local at = ticket_at(r, r.first) + 1
-    while true do
-        at = raw:find(who, at, true)
-        if not at then
-            return nil
-        end
-        local from = at - (TICKET_IDENTITY + IDENTITY_SESSION)
-        local place = (from - 1 - HEAD) / r.width
-        if place == floor(place) and place < r.stored and
-            byte(raw, from) ~= 0 then
-            local t = ticket_unpack(place, raw, from)
-            if fence == 0 or t.fence == fence then
-                return t
-            end
-        end
-        at = at + 1
-    end
+    return ticket_with(r, sub(identity, IDENTITY_SESSION + 1, IDENTITY_REQUEST),
+        TICKET_IDENTITY + IDENTITY_SESSION, function(t)
+            return not t.detached and (fence == 0 or t.fence == fence)
+        end)
 end
 
 -- Gives a ticket to a later generation of its session, whose broker asks. False
@@ -442,6 +446,7 @@ end
 -- Strikes out holders whose lease is over; by a clock that may have stepped,
 -- only those whose broker has not claimed the grant. A lease that ends later
 -- than one lease from now was written before the clock stepped back: it is cut.
+-- A detached hold is cut to what it was to last for.
 local function expire_holders(r)
     if r.granted == 0 or r.pending or
         (now < r.low and r.low <= now + r.longest) then
@@ -462,8 +467,9 @@ local function expire_holders(r)
                     delay_from(r, t, t.ends)
                 end
             else
-                if t.ends > now + r.longest then
-                    t.ends = now + r.longest
+                local most = now + (t.detached and t.lease or r.longest)
+                if t.ends > most then
+                    t.ends = most
                     ticket_store(r, t)
                 end
                 low = min(low, t.ends)
@@ -575,9 +581,9 @@ end
 -- older than later grants, and the ends of leases are another clock's. Holders
 -- renew it within a lease from now. Returns the largest fence.
 -- A grant that its broker had not claimed is none: another one may have
--- followed it.
+-- followed it. Nobody renews a detached hold: its end stands.
 local function adopt_holders(r)
-    local left, fence = r.granted, 0
+    local left, fence, low = r.granted, 0, now + r.longest
     for place, flags, raw, at in queue_walk(r, r.first) do
         if left == 0 then
             break
@@ -586,7 +592,9 @@ local function adopt_holders(r)
             left = left - 1
             local t = ticket_unpack(place, raw, at)
             fence = max(fence, t.fence)
-            if bit.band(flags, CLAIMED + BROKEN) ~= 0 then
+            if t.detached then
+                low = min(low, t.ends)
+            elseif bit.band(flags, CLAIMED + BROKEN) ~= 0 then
                 t.ends = now + r.longest
                 if t.hold > 0 then
                     t.hold = max(t.hold, t.ends)
@@ -601,7 +609,7 @@ local function adopt_holders(r)
             ticket_store(r, t)
         end
     end
-    r.low = now + r.longest
+    r.low = low
     return fence
 end
 

@@ -9,6 +9,8 @@
 --      nobody is granted it before he is settled where the data may be old
 --   2  a ticket of an earlier generation may be there
 --   4  it is carried out for the second time
+--   8  no ticket, but the detached hold with that fence. CONFLICT: that hold is
+--      not detached
 --
 -- Late or repeated it is harmless: ticket and fence must be the ones that
 -- stand. The second time the request's ticket suffices, or one of an earlier
@@ -21,7 +23,7 @@ local function general()
     look()
 --@include record.lua
 
-local UNCLEAN, MOVES, REPEATS = 1, 2, 4
+local UNCLEAN, MOVES, REPEATS, BY_FENCE = 1, 2, 4, 8
 
 -- An earlier generation's ticket, or nil. It had all become this one's, which
 -- may have a later ticket there by now.
@@ -70,8 +72,16 @@ return function(key, arg, read)
     if not r then
         return result(raw ~= '' and CORRUPT or settled and GONE or MISSING)
     end
-    local t = ticket_standing(r, sub(arg, 1, IDENTITY), place, arrival, fence,
-        flags)
+    local t
+    if bit.band(flags, BY_FENCE) ~= 0 then
+        t = ticket_of_fence(r, fence)
+        if t and not t.detached and bit.band(flags, REPEATS) == 0 then
+            return result(CONFLICT)
+        end
+    else
+        t = ticket_standing(r, sub(arg, 1, IDENTITY), place, arrival, fence,
+            flags)
+    end
     if not t then
         return result(may_come(r, flags) and MISSING or GONE)
     end

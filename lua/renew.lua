@@ -23,8 +23,11 @@
 -- 128  with 64: it has just that one, which a majority has agreed on
 -- 256  with 4: the broker that the ticket is of holds it still
 -- 512  the lease of a hold that the broker has not heard of may be over. Such a
---      hold ends, since older data may not show who followed it
--- 1024 with 32: the first waiter, and the end of the last wait, are changes
+--      hold ends, since older data may not show who followed it.
+-- 1024 with 32: the first waiter, and the end of the last wait, are changes.
+-- 2048 the hold is detached from now on, for `hold` ms.
+-- 4096 no ticket, but the detached hold with that fence: it ends in `hold` ms.
+--      CONFLICT: that hold is not detached.
 --
 -- The result of a hold that ends by itself says in how many ms (again), as far
 -- as that goes. The result of a ticket taken over has its kind: mode B, permits
@@ -39,6 +42,7 @@ local function general()
 
 local LOOK, SETS_END, MOVES, TELL, SHARES, WATCH = 1, 2, 4, 8, 16, 32
 local RAISES, AGREED, HOLDS, OVERDUE, WAITERS = 64, 128, 256, 512, 1024
+local DETACHES, BY_FENCE = 2048, 4096
 
 -- In how many ms a hold ends by itself; 0: it does not.
 local function end_of(t)
@@ -92,6 +96,22 @@ local function hold_extend(r, t, ask)
         record_store(r)
     end
     hold_result(t, grants, kind_of(r, t, ask.moves))
+end
+
+-- The hold lasts for so many ms from now, and its key for longer.
+local function hold_detach(r, t, term, seen, kind)
+    r.news = r.news or not t.detached
+    t.detached, t.lease, t.hold, t.ends = true, term, now + term, now + term
+    r.low = min(r.low, t.ends)
+    ticket_store(r, t)
+    local rest = floor(idle_after / 2) + spare(r)
+    if r.forget < t.ends + rest then
+        call('PEXPIRE', r.key, forget_in(r, term + rest))
+        r.flags = bit.bor(r.flags, KEPT)
+    end
+    local grants = r.stamped and serve(r, seen, t) or nil
+    hold_result(t, grants, kind)
+    record_store(r)
 end
 
 -- Passes on what has expired; the answer is `status`, or that of `own`.
@@ -170,6 +190,21 @@ local function hold_left(r, ask)
     return ask.hold
 end
 
+-- A detached hold is prolonged by its fence. Old data may show one that was
+-- given back: nobody knows before the broker is settled.
+local function detached_speaks(r, fence, term, seen)
+    local t = ticket_of_fence(r, fence)
+    if r.pending then
+        return not_so(r, seen, MISSING)
+    elseif not t or bit.band(t.flags, BROKEN) ~= 0 or
+        t.ends <= now and steady then
+        return pass_on(r, seen, GONE)
+    elseif not t.detached then
+        return not_so(r, seen, CONFLICT)
+    end
+    hold_detach(r, t, term, seen)
+end
+
 -- A holder says that it is there.
 local function hold_speaks(r, t, ask)
     local claims = bit.band(t.flags, CLAIMED) == 0
@@ -227,7 +262,9 @@ local function hold_speaks(r, t, ask)
     elseif claims or ask.moves then
         ticket_store(r, t)
     end
-    if ask.moves or not claims then
+    if ask.detaches then
+        return hold_detach(r, t, ask.told, ask.seen, kind_of(r, t, ask.moves))
+    elseif ask.moves or not claims then
         return hold_extend(r, t, ask)
     end
     hold_result(t)
@@ -262,6 +299,9 @@ return function(key, arg, read)
     end
     local older = r.id ~= id
     adopt(r)
+    if bit.band(flags, BY_FENCE) ~= 0 then
+        return detached_speaks(r, fence, hold, seen)
+    end
     local identity = sub(arg, 1, IDENTITY)
     local moves = bit.band(flags, MOVES) ~= 0
     local t
@@ -293,7 +333,8 @@ return function(key, arg, read)
             ends = bit.band(flags, SETS_END) ~= 0, moves = moves, own = own,
             older = older, shares = bit.band(flags, SHARES) ~= 0,
             raises = bit.band(flags, RAISES) ~= 0,
-            agreed = bit.band(flags, AGREED) ~= 0})
+            agreed = bit.band(flags, AGREED) ~= 0,
+            detaches = bit.band(flags, DETACHES) ~= 0, told = hold})
     end
     expire(r) -- first, for it may suspend this broker's tickets
     t.flags = WAITS

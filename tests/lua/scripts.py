@@ -22,7 +22,7 @@ TIMED = ("acquire", "release", "renew")  # those with short cuts
 LIVING, GRANTED, CLAIMED, SUSPENDED, BROKEN = 1, 2, 4, 8, 16
 WAITS, HELD = LIVING, LIVING + GRANTED + CLAIMED
 SHARED_NOW, WATCHED, BEREFT, KEPT, WANTED = 1, 2, 4, 8, 16  # of the head
-EXCLUSIVE, SHARED = 0, 1
+EXCLUSIVE, SHARED, DETACHED = 0, 1, 2
 OLD_HOLD, OLD_WAIT, LATE_HOLD = 1, 2, 4  # what an audit sees
 (RIGHT, WRONG_TYPE, WRONG_NAME, WRONG_VERSION, WRONG_RECORD, WRONG_COUNTS,
  WRONG_EXPIRY, WRONG_FENCE) = range(8)
@@ -148,18 +148,19 @@ def acquire(ticket, retry=False, no_queue=False, moves=False, tell=False,
 
 
 def release(ticket, place=0, arrival=0, fence=0, seen=0, unclean=False,
-            moves=False, repeats=False):
-    return ticket.pack() + RELEASE.pack(place, arrival, fence, seen,
-                                        bits(unclean, moves, repeats))
+            moves=False, repeats=False, by_fence=False):
+    return ticket.pack() + RELEASE.pack(
+        place, arrival, fence, seen, bits(unclean, moves, repeats, by_fence))
 
 
 def renew(ticket, look=False, sets_end=False, moves=False, tell=False,
           shares=False, watch=False, raises=False, agreed=False, holds=False,
-          overdue=False, watch_waiters=False, place=0, arrival=0, fence=0,
-          lease=LEASE, hold=0, latest=FOREVER, seen=0):
+          overdue=False, watch_waiters=False, detaches=False, by_fence=False,
+          place=0, arrival=0, fence=0, lease=LEASE, hold=0, latest=FOREVER,
+          seen=0):
     return ticket.pack() + RENEW.pack(place, arrival, fence, bits(
         look, sets_end, moves, tell, shares, watch, raises, agreed, holds,
-        overdue, watch_waiters), lease, hold, latest, seen)
+        overdue, watch_waiters, detaches, by_fence), lease, hold, latest, seen)
 
 
 def break_(fence=0):
@@ -243,6 +244,14 @@ class Ticket:
     def granted(self):
         return bool(self.flags & GRANTED)
 
+    @property
+    def shares(self):
+        return self.mode & SHARED
+
+    @property
+    def detached(self):
+        return bool(self.mode & DETACHED)
+
     def pack(self):
         return TICKET.pack(
             self.flags, self.mode, self.words_bytes, self.permits,
@@ -307,7 +316,7 @@ class Record:
              == (WATCHED if self.watch else 0)),
             ("wanted", self.watch or not self.flags & WANTED),
             ("shares", not granted or self.limit
-             or granted[0].mode == (self.flags & SHARED_NOW)),
+             or granted[0].shares == (self.flags & SHARED_NOW)),
             ("order", arrivals == sorted(set(arrivals))),
             ("arrival", not arrivals or arrivals[-1] < self.arrival),
             # What several have put there again is above what the data know.
@@ -319,7 +328,9 @@ class Record:
             ("sweep", all(self.sweep <= ticket.ends // 1000 + SWEEP_PAUSE
                           for ticket in living if not ticket.granted)),
             ("longest", all(ticket.lease <= self.longest
-                            for ticket in granted)),
+                            for ticket in granted if not ticket.detached)),
+            ("detached", not any(ticket.detached for ticket in living
+                                 if not ticket.flags & CLAIMED)),
             ("hold", all(ticket.ends <= ticket.hold for ticket in granted
                          if ticket.hold and ticket.flags & CLAIMED)),
             ("broken", all(ticket.granted for ticket in living
@@ -338,8 +349,7 @@ class Record:
         """Writers alone, readers together, no more permits than there are."""
         if self.limit:
             return sum(each.permits for each in granted) <= self.limit
-        return len(granted) <= 1 or all(each.mode == SHARED
-                                        for each in granted)
+        return len(granted) <= 1 or all(each.shares for each in granted)
 
     def __repr__(self):
         head = {name: getattr(self, name) for name in HEAD_FIELDS}
