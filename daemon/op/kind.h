@@ -37,6 +37,7 @@ struct ask {
     uint32_t permits_max; /* of a semaphore; 0: it is none */
     uint32_t delay_ms;    /* lock-delay */
     uint64_t hold_ms;     /* lease=; 0: renewed as long as the session lives */
+    uint64_t detach_ms;   /* lease= with detached=1; 0: without */
 };
 
 #endif

@@ -50,6 +50,7 @@ struct op_grant {
 struct op_ticket {
     bool granted;
     bool shared;
+    bool detached;
     bool broken;
     bool late; /* its broker should have renewed it by now */
     uint8_t session[16];
@@ -133,6 +134,8 @@ struct op {
     bool holds;    /* OP_RENEW with `moves`: of what this broker holds */
     bool raises;   /* OP_RENEW: the fence is `seen`, where it is lower */
     bool agreed;   /* and where it is higher, too: a majority has it */
+    bool detaches; /* OP_RENEW: the hold is detached, until hard_end_us */
+    bool by_fence; /* no ticket, but the detached hold with that fence */
     bool unwanted; /* given back as OP_UNSENT if not sent yet */
     bool repeats;  /* OP_RELEASE: so it is where the node has lost nothing */
     bool yields;   /* OP_RELEASE: no client waits for its answer */
@@ -146,7 +149,7 @@ struct op {
     uint64_t seen;    /* the highest fence known of that slot */
     uint32_t lease_ms;
     struct ask ask;       /* OP_ACQUIRE */
-    uint64_t hard_end_us; /* OP_RENEW: of lease=, WHEEL_NEVER: none */
+    uint64_t hard_end_us; /* renewals: of lease=, WHEEL_NEVER: none */
     uint64_t deadline_us; /* while Redis cannot be asked */
     uint64_t end_us;      /* in any case; 0: not before it is answered */
     /* OP_ACQUIRE, OP_RENEW of a wait: the end of the lease of a hold that an

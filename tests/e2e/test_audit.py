@@ -305,6 +305,7 @@ class HookTest(AuditCase):
             "HOLDFAST_CLIENT": "shop", "HOLDFAST_OWNER": "w",
             "HOLDFAST_NOTE": "$x%0Ay", "HOLDFAST_FENCE": str(fence),
             "HOLDFAST_NAMESPACE": "other", "HOLDFAST_BROKEN": "0",
+            "HOLDFAST_DETACHED": "0",
             "HOLDFAST_WHY": ""})
         self.assertNotIn("NOTIFY_SOCKET", told["environment"])
         self.assertLessEqual(set(told["open"]), {"/dev/null"})

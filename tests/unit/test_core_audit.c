@@ -932,7 +932,8 @@ START_TEST(hook)
         "HOLDFAST_LOCK=a%20b%3D%0A HOLDFAST_FINDING=senseless "
         "HOLDFAST_NAMESPACE=other HOLDFAST_WHY=record HOLDFAST_AGE_MS=0 "
         "HOLDFAST_SESSION= HOLDFAST_BROKER= HOLDFAST_CLIENT= HOLDFAST_OWNER= "
-        "HOLDFAST_NOTE= HOLDFAST_FENCE=0 HOLDFAST_BROKEN=0 ");
+        "HOLDFAST_NOTE= HOLDFAST_FENCE=0 HOLDFAST_BROKEN=0 "
+        "HOLDFAST_DETACHED=0 ");
     rig_pass(rig, 2);
     saw(rig, SUSPECT_OLD_HOLD, HOUR_MS, "c");
     inspected(rig, &ticket, 1);
@@ -940,7 +941,8 @@ START_TEST(hook)
     ck_assert_uint_eq(rig->hooks, 2);
     ck_assert_ptr_nonnull(strstr(rig->hook,
         "HOLDFAST_BROKER=broker-2 HOLDFAST_CLIENT=shop HOLDFAST_OWNER=w "
-        "HOLDFAST_NOTE=a%20note HOLDFAST_FENCE=77 HOLDFAST_BROKEN=0 "));
+        "HOLDFAST_NOTE=a%20note HOLDFAST_FENCE=77 HOLDFAST_BROKEN=0 "
+        "HOLDFAST_DETACHED=0 "));
     rig_pass(rig, 2);
     rig_status(rig, rig_op(rig, OP_AUDIT), OP_OK);
     /* No more than so many a run. */

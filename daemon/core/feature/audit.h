@@ -31,6 +31,7 @@ struct finding {
     enum suspect_wrong wrong;
     bool old; /* a hold: it is one even if its broker knows it */
     bool broken;
+    bool detached;
     uint32_t waiters;
     uint64_t age_ms;
     uint64_t ttl_ms;

@@ -50,6 +50,7 @@ finding_of(
     char *at = finding->words;
 
     finding->broken = ticket->broken;
+    finding->detached = ticket->detached;
     finding->age_ms = ticket->age_ms;
     finding->ttl_ms = ticket->ttl_ms;
     finding->fence = ticket->fence;
@@ -77,7 +78,10 @@ audit_take_tickets(struct core *core, const struct op_result *result)
         const struct op_ticket *ticket = &result->tickets[i];
         bool old = limit_reached(ticket->age_ms, hold_limit_ms(limits));
         if (ticket->granted && (old || ticket->late)) {
-            finding_of(audit, FINDING_HELD, ticket)->old = old;
+            struct finding *finding = finding_of(audit, FINDING_HELD, ticket);
+            finding->old = old;
+            if (ticket->detached) /* no broker knows it */
+                finding->stage = FINDING_SURE;
         } else if (!ticket->granted && !waits &&
                    limit_reached(ticket->age_ms, limits->wait_ms)) {
             finding_of(audit, FINDING_WAITING, ticket)->waiters =

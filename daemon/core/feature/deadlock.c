@@ -320,14 +320,15 @@ in_the_way(const struct reading *reading, uint32_t own, uint32_t other)
 /* The place of the wait among the tickets, the last of its owner; ticket_count:
  * it is not there, or is in nobody's way for long. Nobody waits for what it
  * holds: a hold of the same owner is one of an earlier request, which nobody
- * renews, and ends. */
+ * renews, and ends. A detached hold is not the owner's. */
 static uint32_t
 own_place(const struct op_result *result, const struct probe_node *own)
 {
     uint32_t place = result->ticket_count;
 
     for (uint32_t i = 0; i < result->ticket_count; i++) {
-        if (!is_owner(&result->tickets[i], own) || is_over(&result->tickets[i]))
+        if (!is_owner(&result->tickets[i], own) ||
+            is_over(&result->tickets[i]) || result->tickets[i].detached)
             continue;
         if (result->tickets[i].granted)
             return result->ticket_count;

@@ -54,7 +54,8 @@ finding_log(struct text lock, const struct finding *finding)
         log_quoted("client", finding->client),
         log_quoted("owner", finding->owner), log_quoted("note", finding->note),
         log_number("waiters", finding->waiters),
-        log_signed("broken", finding->broken));
+        log_signed("broken", finding->broken),
+        log_signed("detached", finding->detached));
 }
 
 void
@@ -83,6 +84,8 @@ finding_item(struct core *core, const struct request *request, struct text lock,
     }
     if (finding->broken)
         reply_pair_number(&reply, "broken", 1);
+    if (finding->detached)
+        reply_pair_number(&reply, "detached", 1);
     reply_pair_if(&reply, "client", finding->client);
     reply_pair_if(&reply, "owner", finding->owner);
     reply_pair_if(&reply, "note", finding->note);
@@ -133,6 +136,7 @@ finding_hook(struct core *core, struct text lock, const struct finding *finding)
     hook_put(&at, end, "HOLDFAST_NOTE", finding->note);
     hook_put_number(&at, end, "HOLDFAST_FENCE", finding->fence);
     hook_put_number(&at, end, "HOLDFAST_BROKEN", finding->broken);
+    hook_put_number(&at, end, "HOLDFAST_DETACHED", finding->detached);
     require(at <= end);
     effects_hook(core->effects, (uint32_t)(at - start));
 }

@@ -50,6 +50,8 @@ show_ticket(struct core *core, const struct request *request,
         reply_pair(&reply, "mode", TEXT("shared"));
     if (ticket->broken)
         reply_pair_number(&reply, "broken", 1);
+    if (ticket->detached)
+        reply_pair_number(&reply, "detached", 1);
     if (ticket->granted) {
         reply_pair_number(&reply, "fence", ticket->fence);
         reply_pair_number(&reply, "ttl_ms", ticket->ttl_ms);

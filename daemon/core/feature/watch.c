@@ -90,6 +90,8 @@ watch_tell(struct core *core, struct watch *watch)
         reply_pair_number(&reply, "fence", news->fence);
         if (news->holders > 1)
             reply_pair_number(&reply, "holders", news->holders);
+        if (news->detached)
+            reply_pair_number(&reply, "detached", 1);
         reply_pair_if(
             &reply, "name", text_make(news->client, news->client_len));
         reply_pair_if(&reply, "owner", text_make(news->owner, news->owner_len));
@@ -99,6 +101,7 @@ watch_tell(struct core *core, struct watch *watch)
     watch->told = true;
     watch->told_fence = news->fence;
     watch->told_holders = news->holders;
+    watch->told_detached = news->detached;
 }
 
 /* Growth counts from the fewest that were seen since the last event. */
@@ -123,6 +126,7 @@ watch_has_news(const struct core *core, struct watch *watch)
         return watch_grows(core, watch);
     return !watch->told || held != (watch->told_holders > 0) ||
            (held && (news->fence != watch->told_fence ||
+                        news->detached != watch->told_detached ||
                         news->holders != watch->told_holders));
 }
 
@@ -284,6 +288,7 @@ news_take(
             continue;
         news->fence = ticket->fence;
         news->words_fence = ticket->fence;
+        news->detached = ticket->detached;
         news->client_len =
             news_word(news->client, sizeof(news->client), ticket->client);
         news->owner_len =

@@ -25,6 +25,7 @@ struct lock_news {
     uint64_t last_fence;  /* of the last grant that is known; 0: of none */
     uint64_t fence;       /* the newest holder's; 0: nobody holds it */
     uint64_t words_fence; /* of the grant that has these words */
+    bool detached;        /* the newest hold */
     uint8_t client_len;
     uint8_t owner_len;
     uint8_t note_len;
@@ -78,6 +79,7 @@ struct watch {
     bool told; /* an event was sent, with these two; AWAIT: it was inspected */
     uint32_t told_waiters; /* WATCH_WAITERS: of the last WANTED, or fewer */
     uint32_t told_holders;
+    bool told_detached;
     uint64_t told_fence;
 };
 

@@ -21,6 +21,7 @@
 #define RELEASE_UNCLEAN  1
 #define RELEASE_MOVES    2
 #define RELEASE_REPEATS  4
+#define RELEASE_BY_FENCE 8
 #define RENEW_LOOK       1
 #define RENEW_SETS_END   2
 #define RENEW_MOVES      4
@@ -32,6 +33,8 @@
 #define RENEW_HOLDS      256
 #define RENEW_OVERDUE    512
 #define RENEW_WAITERS    1024
+#define RENEW_DETACHES   2048
+#define RENEW_BY_FENCE   4096
 
 #define RESULT_HANDED    1
 #define RESULT_MORE      2
@@ -41,7 +44,8 @@
 #define TICKET_GRANTED 2u
 #define TICKET_CLAIMED 4u
 #define TICKET_BROKEN  16u
-#define MODE_SHARED    1
+#define MODE_SHARED    1u
+#define MODE_DETACHED  2u
 
 /* Little-endian numbers and doubles, as struct.pack('<...') has them, in the
  * fields of record.def. */
@@ -255,7 +259,8 @@ put_release(char *at, const struct op *op)
     PUT_DOUBLE(at, RELEASE, SEEN, op->seen);
     PUT_UINT(at, RELEASE, FLAGS,
         (op->unclean ? RELEASE_UNCLEAN : 0) | (op->moves ? RELEASE_MOVES : 0) |
-            (op->repeats ? RELEASE_REPEATS : 0));
+            (op->repeats ? RELEASE_REPEATS : 0) |
+            (op->by_fence ? RELEASE_BY_FENCE : 0));
     return at + BYTES_RELEASE;
 }
 
@@ -276,7 +281,9 @@ put_renew(char *at, const struct op *op, uint64_t now_us, uint64_t latest_ms)
             (op->raises ? RENEW_RAISES : 0) | (op->agreed ? RENEW_AGREED : 0) |
             (op->moves && op->holds ? RENEW_HOLDS : 0) |
             (op->kind == OP_RENEW && op->overdue ? RENEW_OVERDUE : 0) |
-            (op->waits ? RENEW_WAITERS : 0));
+            (op->waits ? RENEW_WAITERS : 0) |
+            (op->detaches ? RENEW_DETACHES : 0) |
+            (op->by_fence ? RENEW_BY_FENCE : 0));
     PUT_UINT(at, RENEW, LEASE, op->lease_ms);
     PUT_DOUBLE(at, RENEW, HOLD, record_hold_left_ms(op, now_us));
     PUT_DOUBLE(at, RENEW, LATEST, latest_ms);
@@ -497,7 +504,8 @@ read_result(struct record_reader *reader, struct op *op,
         result->delay_ms = result->ttl_ms;
         result->ttl_ms = 0;
     }
-    if (*status == RECORD_OK && op->kind == OP_RENEW) {
+    if (*status == RECORD_OK && record_script(op->kind) == SCRIPT_RENEW &&
+        op->kind != OP_LOOK) {
         result->hold_ms = result->again_ms;
         result->again_ms = 0;
     }
@@ -562,7 +570,8 @@ read_ticket(
 
     ticket->granted = (UINT(at, TICKET, FLAGS) & TICKET_GRANTED) != 0;
     ticket->broken = (UINT(at, TICKET, FLAGS) & TICKET_BROKEN) != 0;
-    ticket->shared = UINT(at, TICKET, MODE) == MODE_SHARED;
+    ticket->shared = (UINT(at, TICKET, MODE) & MODE_SHARED) != 0;
+    ticket->detached = (UINT(at, TICKET, MODE) & MODE_DETACHED) != 0;
     ticket->late = is_late(at, time_ms);
     ticket->permits = (uint32_t)UINT(at, TICKET, PERMITS);
     ticket->generation = (uint32_t)UINT(whose, IDENTITY, GENERATION);
