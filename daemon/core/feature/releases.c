@@ -39,6 +39,7 @@ struct release {
     uint32_t generation;
     uint32_t place;
     bool unclean;
+    bool detached;
     bool owed;         /* since the latest history */
     uint64_t rest_us;  /* it is not repeated before */
     uint64_t asked_us; /* when it was repeated last */
@@ -134,33 +135,60 @@ release_owe(
         releases_pass(core, releases, core->now_us);
 }
 
-/* The hold or the wait is over, for its client or in Redis, by an answer to a
- * call sent at `sent_us`. Before the latest history, it may be of the last. */
-void
-releases_note(struct core *core, const struct ticket *ticket, uint64_t sent_us)
+/* Keeps a release with that fence, by an answer to a call sent at `sent_us`.
+ * Before the latest history, it may be of the last. NULL: none are kept. */
+static struct release *
+release_keep(
+    struct core *core, struct text name, uint64_t fence, uint64_t sent_us)
 {
-    const struct lock *lock = ticket->lock;
-    struct releases *releases = releases_of(core, ticket->fence);
+    struct releases *releases = releases_of(core, fence);
 
     require(sent_us <= core->now_us && releases->since_us <= core->now_us);
     if (core->settings.releases_kept == 0)
-        return;
+        return NULL;
     struct release *release = release_next(releases);
+    release->fence = fence;
+    release->detached = false;
+    release->owed = false;
+    release->rest_us = 0;
+    require(name.len <= sizeof(release->name));
+    release->name_len = (uint8_t)name.len;
+    memcpy(release->name, name.at, name.len);
+    if (sent_us < releases->since_us)
+        release_owe(core, releases, release);
+    return release;
+}
+
+/* The hold or the wait is over, for its client or in Redis. */
+void
+releases_note(struct core *core, const struct ticket *ticket, uint64_t sent_us)
+{
+    struct release *release =
+        release_keep(core, lock_name(ticket->lock), ticket->fence, sent_us);
+
+    if (release == NULL)
+        return;
     memcpy(release->session, ticket->session_id, sizeof(release->session));
     release->owner_hash = ticket->owner_hash;
     release->request = handle_pack(slab_handle(&core->tickets, ticket));
     release->arrival = ticket->stray ? 0 : ticket->arrival;
-    release->fence = ticket->fence;
     release->generation = ticket->generation;
     release->place = ticket->place;
     release->unclean = ticket->ending >= ENDING_UNCLEAN;
-    release->owed = false;
-    release->rest_us = 0;
-    require(lock->name_len <= sizeof(release->name));
-    release->name_len = (uint8_t)lock->name_len;
-    memcpy(release->name, lock->name, lock->name_len);
-    if (sent_us < releases->since_us)
-        release_owe(core, releases, release);
+}
+
+void
+releases_note_detached(struct core *core, const struct op *op)
+{
+    struct release *release =
+        release_keep(core, op->name, op->fence, op->result.sent_us);
+
+    require(op->by_fence);
+    if (release == NULL)
+        return;
+    release->generation = 0;
+    release->unclean = false;
+    release->detached = true;
 }
 
 void
@@ -200,6 +228,7 @@ release_repeat(
         return false;
     op->repeats = true;
     op->retry = true;
+    op->by_fence = release->detached;
     /* The data may be of before its session moved here. */
     op->moves = release->generation > 1;
     op->unclean = release->unclean;

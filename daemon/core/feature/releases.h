@@ -18,6 +18,9 @@ void releases_fini(struct core *core);
 void releases_note(
     struct core *core, const struct ticket *ticket, uint64_t sent_us);
 
+/* Likewise for a detached hold, of its OP_UNLOCK_DETACHED. */
+void releases_note_detached(struct core *core, const struct op *op);
+
 /* A node has another history: sends all kept releases again, in portions. */
 void releases_repeat(struct core *core);
 
