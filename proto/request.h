@@ -94,6 +94,14 @@ request_has(const struct request_line *request, enum request_key key)
     return (request->keys >> key & 1u) != 0;
 }
 
+/* Whether the request has detached=1. */
+static inline bool
+line_is_detached(const struct request_line *request)
+{
+    return request_has(request, REQUEST_KEY_DETACHED) &&
+           request->value[REQUEST_KEY_DETACHED] != 0;
+}
+
 /* Parses one line, without its LF or CR LF, and overwrites it. `name_max` is
  * the longest lock name, 1 to PROTO_NAME_MAX. `out` refers into `line`. */
 enum request_status request_parse(char *line, size_t len, size_t name_max,

@@ -141,6 +141,8 @@ status_of(const struct op *op)
         [OP_RELEASE] = {OP_OK, OP_OK, OP_OK, OP_GONE, OP_MISSING},
         [OP_RENEW] = {OP_OK, OP_OK, OP_OK, OP_OK, OP_WAITING, OP_WAITING,
             OP_GONE, OP_MISSING, OP_BROKEN, OP_MOVED},
+        [OP_UNLOCK_DETACHED] = {OP_OK, OP_GONE, OP_CONFLICT},
+        [OP_RENEW_DETACHED] = {OP_OK, OP_GONE, OP_CONFLICT, OP_MISSING},
         [OP_RECLAIM] = {OP_OK, OP_OK, OP_WAITING, OP_GONE, OP_MOVED},
         [OP_LOOK] = {OP_OK, OP_GONE},
         [OP_ACQUIRE] = {OP_OK, OP_OK, OP_OK, OP_OK, OP_WAITING, OP_WAITING,
@@ -303,8 +305,8 @@ say_lock(unsigned slot)
     static const char *const waits[] = {
         "", "", "", " wait=0", " wait=50", " wait=1s"};
     static const char *const rest[] = {"", "", "", " lease=30", " lease=700",
-        " lease=5s", " delay=300", " progress=1", " deadlock=0", " note=n",
-        " wanted=1"};
+        " lease=5s", " lease=700 detached=1", " delay=300", " progress=1",
+        " deadlock=0", " note=n", " wanted=1"};
     static const char *const owners[] = {"", "", " owner=w"};
     char line[100] = "LOCK";
     unsigned names = one_in(4) ? 2 + pick(2) : 1;
@@ -313,7 +315,7 @@ say_lock(unsigned slot)
     for (unsigned i = 0; i < names; i++)
         snprintf(line + strlen(line), 3, " %c", 'a' + (first + i) % LOCKS);
     snprintf(line + strlen(line), 60, "%s%s%s%s", kinds[pick(6)],
-        waits[pick(6)], rest[pick(11)], owners[pick(3)]);
+        waits[pick(6)], rest[pick(12)], owners[pick(3)]);
     say(slot, line);
 }
 
@@ -322,7 +324,9 @@ static void
 say_any(unsigned slot)
 {
     static const char *const lines[] = {"UNLOCK %c", "UNLOCK %c", "UNLOCK %c",
-        "UNLOCK %c owner=w", "UNLOCK %c fence=%f", "RENEW %c lease=300",
+        "UNLOCK %c owner=w", "UNLOCK %c fence=%f",
+        "UNLOCK %c fence=%f detached=1",
+        "RENEW %c fence=%f lease=3000 detached=1", "RENEW %c lease=300",
         "RENEW %c lease=3000", "CLAIM %c fence=%f count=1",
         "CLAIM %c fence=%f count=2 owner=w", "CANCEL %t", "CANCEL %t",
         "WATCH %c", "UNWATCH %c", "AWAIT %c", "AWAIT %c wait=0",

@@ -65,7 +65,7 @@ bool
 auth_permits(
     struct core *core, struct session *session, const struct request_line *line)
 {
-    enum need need = needs[line->command];
+    enum need need = line_is_detached(line) ? NEEDS_LOCK : needs[line->command];
     bool resumes =
         line->command == COMMAND_HELLO && request_has(line, REQUEST_KEY_RESUME);
 

@@ -144,7 +144,10 @@ lock_ask(
     ask->permits = (uint32_t)permits;
     ask->permits_max = (uint32_t)limit;
     ask->delay_ms = (uint32_t)request_value(line, REQUEST_KEY_DELAY, 0);
-    ask->hold_ms = request_value(line, REQUEST_KEY_LEASE, 0);
+    *(line_is_detached(line) ? &ask->detach_ms : &ask->hold_ms) =
+        request_value(line, REQUEST_KEY_LEASE, 0);
+    if (line_is_detached(line) && line->name_count > 1)
+        return "detached=1 takes one name";
     if (mode.len > 0 && !ask->shared && !text_equal(mode, TEXT("exclusive")))
         return "mode= must be exclusive or shared";
     if (semaphore && core->settings.no_semaphores)
@@ -216,9 +219,11 @@ void
 command_lock(
     struct core *core, struct session *session, const struct request_line *line)
 {
-    struct ask ask;
-    const char *wrong = lock_ask(core, line, &ask);
+    struct ask ask = {0};
+    const char *wrong = detached_objection(line);
 
+    if (wrong == NULL)
+        wrong = lock_ask(core, line, &ask);
     if (wrong != NULL) {
         count(core->counters, COUNTER_requests_bad);
         answer_error(core, session, line->tag, ERROR_BADREQ, wrong);
@@ -271,32 +276,6 @@ command_claim(
     request->holds = (uint32_t)request_value(line, REQUEST_KEY_HOLDS, 1);
     request->wanted = request_value(line, REQUEST_KEY_WANTED, 0) != 0;
     command_to_ticket(core, request, line);
-}
-
-/* UNLOCK and RENEW: something is done to a hold that should be there. */
-void
-command_of_hold(
-    struct core *core, struct session *session, const struct request_line *line)
-{
-    struct lock *lock = lock_find(core, line->argument);
-    struct ticket *ticket = NULL;
-
-    if (lock != NULL)
-        ticket = ticket_find(
-            core, session, lock, request_word(line, REQUEST_KEY_OWNER));
-    if (ticket == NULL) {
-        answer_error(core, session, line->tag, ERROR_NOTHELD, NULL);
-        return;
-    }
-    struct request *request = request_admit(core, session, line);
-    if (request == NULL)
-        return;
-    require(ticket->session == session && ticket->lock == lock);
-    request->ticket = ticket;
-    request->fence = request_value(line, REQUEST_KEY_FENCE, 0);
-    request->ask.hold_ms = request_value(line, REQUEST_KEY_LEASE, 0);
-    list_push_back(&ticket->requests, &request->ticket_link);
-    ticket_advance(core, ticket);
 }
 
 void
@@ -419,6 +398,59 @@ command_op(struct core *core, struct session *session,
     memcpy(op->session, session->id, sizeof(op->session));
     op->deadline_us = core->now_us + core->settings.redis_timeout_us;
     return op;
+}
+
+/* With detached=1: about the detached hold with that fence. */
+static void
+command_of_detached(
+    struct core *core, struct session *session, const struct request_line *line)
+{
+    const char *wrong = detached_objection(line);
+    bool renews = line->command == COMMAND_RENEW;
+
+    if (wrong != NULL) {
+        count(core->counters, COUNTER_requests_bad);
+        answer_error(core, session, line->tag, ERROR_BADREQ, wrong);
+        return;
+    }
+    struct op *op = command_op(
+        core, session, line, renews ? OP_RENEW_DETACHED : OP_UNLOCK_DETACHED);
+    if (op == NULL)
+        return;
+    struct request *request = slab_get(&core->requests, op->owner);
+    request->fence = line->value[REQUEST_KEY_FENCE];
+    request->ask.detach_ms = request_value(line, REQUEST_KEY_LEASE, 0);
+    detached_ask(core, request, op);
+}
+
+/* UNLOCK and RENEW: something is done to a hold that should be there. */
+void
+command_of_hold(
+    struct core *core, struct session *session, const struct request_line *line)
+{
+    struct lock *lock = lock_find(core, line->argument);
+    struct ticket *ticket = NULL;
+
+    if (line_is_detached(line)) {
+        command_of_detached(core, session, line);
+        return;
+    }
+    if (lock != NULL)
+        ticket = ticket_find(
+            core, session, lock, request_word(line, REQUEST_KEY_OWNER));
+    if (ticket == NULL) {
+        answer_error(core, session, line->tag, ERROR_NOTHELD, NULL);
+        return;
+    }
+    struct request *request = request_admit(core, session, line);
+    if (request == NULL)
+        return;
+    require(ticket->session == session && ticket->lock == lock);
+    request->ticket = ticket;
+    request->fence = request_value(line, REQUEST_KEY_FENCE, 0);
+    request->ask.hold_ms = request_value(line, REQUEST_KEY_LEASE, 0);
+    list_push_back(&ticket->requests, &request->ticket_link);
+    ticket_advance(core, ticket);
 }
 
 void

@@ -5,6 +5,8 @@
 #define HOLDFAST_CORE_COMMAND_COMMAND_H
 
 #include "daemon/core/model/state.h"
+#include "daemon/op/kind.h"
+#include "proto/request.h"
 
 /* command.c */
 
@@ -65,6 +67,18 @@ bool auth_recheck(struct core *core, struct session *session);
 /* Asserts that the counts of users and of lines behind an AUTH are true. For
  * core_check(). */
 void auth_check(const struct core *core);
+
+/* detached.c */
+
+/* The error of a request with detached=1, or NULL. */
+const char *detached_objection(const struct request_line *line);
+
+/* Sends the operation of an UNLOCK or RENEW with detached=1. */
+void detached_ask(
+    struct core *core, const struct request *request, struct op *op);
+
+/* Takes the answer of Redis to that. */
+void detached_done(struct core *core, struct op *op);
 
 /* stop.c */
 

@@ -268,6 +268,8 @@ ticket_known_holds(const struct ticket *ticket)
 {
     const struct request *request = ticket_request(ticket);
 
+    if (ticket->detached_us > 0)
+        return 0;
     return ticket->holds - (request != NULL && request->member == MEMBER_HAD);
 }
 
@@ -539,6 +541,7 @@ ticket_reset(struct ticket *ticket, const struct session *session)
     ticket->moving = false;
     ticket->fate = FATE_WANTED;
     ticket->foreign_us = 0;
+    ticket->detached_us = 0;
     ticket->settles_us = 0;
     ticket->generation = session->generation;
 }

@@ -95,6 +95,7 @@ struct ticket {
     uint32_t holds;       /* re-entries and the first */
     uint64_t hard_end_us; /* of lease=, NEVER: none */
     uint64_t stands_us;   /* others see that lease until then; NEVER: none */
+    uint64_t detached_us; /* Redis may have it as detached until then; or 0 */
     uint64_t granted_us;
     uint64_t deadline_us; /* believed no longer than this */
     uint64_t foreign_us;  /* deadline that another broker may have told */
@@ -178,7 +179,8 @@ struct request *ticket_request(const struct ticket *ticket);
 /* The request that the ticket's own operation answers; NULL: it is gone. */
 struct request *ticket_asking(const struct ticket *ticket);
 
-/* The holds that the client knows: none of an unfinished multi-lock. */
+/* The holds that the client knows: none of an unfinished multi-lock, nor one
+ * that is being detached. */
 uint32_t ticket_known_holds(const struct ticket *ticket);
 
 /* Whether renew_op is a reclaim. */

@@ -408,7 +408,7 @@ claim_done(
     require(ticket->doubt && ticket->holds == 0);
     switch (result->status) {
     case OP_OK:
-        if (hold_is_over(core, result)) {
+        if (result_left_us(core, result) == 0) {
             /* It is left to end by itself: the client may still believe in it
              * by what an earlier connection was told. */
             code = ERROR_LOST;

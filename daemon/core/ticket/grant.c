@@ -48,13 +48,14 @@ hold_deadline(const struct core *core, const struct ticket *ticket,
     return us_min(ticket->hard_end_us, deadline_us);
 }
 
-bool
-hold_is_over(const struct core *core, const struct op_result *result)
+uint64_t
+result_left_us(const struct core *core, const struct op_result *result)
 {
     uint64_t ttl_us = us_from_ms(result->ttl_ms);
+    uint64_t end_us =
+        result->sent_us + ttl_us - us_min(ttl_us, drift_margin_us(ttl_us));
 
-    return core->now_us >=
-           result->sent_us + ttl_us - us_min(ttl_us, drift_margin_us(ttl_us));
+    return end_us - us_min(end_us, core->now_us);
 }
 
 void

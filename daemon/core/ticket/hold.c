@@ -30,6 +30,10 @@ answer_hold(struct core *core, struct request *request, struct ticket *ticket)
 {
     require(ticket->state == TICKET_HELD && ticket->fence > 0);
     require(request->ticket == ticket && ticket->holds > 0);
+    if (request->ask.detach_ms > 0) {
+        hold_detach(core, ticket, request);
+        return;
+    }
     stats_granted(core, request, ticket);
     if (!handle_equal(request->multilock, HANDLE_NONE)) {
         multilock_granted(core, request, ticket);
@@ -194,6 +198,30 @@ hold_broken(struct core *core, struct ticket *ticket)
     ticket_leave(core, ticket);
 }
 
+void
+hold_detach(struct core *core, struct ticket *ticket, struct request *request)
+{
+    uint64_t end_us = us_add(core->now_us, us_from_ms(request->ask.detach_ms));
+
+    require(request->command == COMMAND_LOCK && ticket->holds == 1);
+    require(ticket->hard_end_us == NEVER);
+    bool asked = ticket_send_renewal(
+        core, ticket, end_us, request_deadline_us(core, request), false);
+    if (!asked) {
+        count(core->counters, COUNTER_limit_requests);
+        request_limit(core, request, "requests");
+        ticket_leave(core, ticket);
+        return;
+    }
+    if (request->state == REQUEST_QUEUED)
+        request_move(request, REQUEST_ASKED);
+    struct op *op = slab_get(&core->ops, ticket->renew_op);
+    op->detaches = true;
+    op->end_us = request_end_us(core, request);
+    ticket->detached_us = end_us;
+    ticket_arm(core, ticket);
+}
+
 /* One more hold for the holder, with the same fence, unless it has as many as
  * can be; or the first one of this connection, and then with its lease=. */
 static void
@@ -203,6 +231,12 @@ hold_reenter(struct core *core, struct ticket *ticket, struct request *request)
     if (ticket->holds >= PROTO_COUNT_MAX) {
         count(core->counters, COUNTER_limit_count);
         request_limit(core, request, "count");
+        return;
+    }
+    if (ticket->holds > 0 && request->ask.detach_ms > 0) {
+        count(core->counters, COUNTER_refused_conflict);
+        request_refuse(core, request, ERROR_CONFLICT,
+            "this owner holds the lock: give it back before detached=1");
         return;
     }
     if (ticket->holds++ > 0)
@@ -252,7 +286,9 @@ hold_relock(struct core *core, struct ticket *ticket, struct request *request)
 {
     const char *why = hold_objection(&ticket->ask, &request->ask);
 
-    if (why != NULL)
+    if (ticket->detached_us > 0) /* Redis had lost the hold */
+        hold_detach(core, ticket, request);
+    else if (why != NULL)
         (void)hold_misfits(core, ticket, request, why);
     else
         hold_reenter(core, ticket, request);
@@ -406,15 +442,15 @@ hold_claim(struct core *core, struct ticket *ticket, struct request *request)
     return hold_ask(core, ticket, request, ticket->hard_end_us, false);
 }
 
-/* Whether Redis is being told of a new end: of two such the earlier one could
- * run last. */
+/* Whether Redis is being told of a new end, also by a detachment: of two such
+ * the earlier one could run last. */
 static bool
 hold_ends(const struct core *core, const struct ticket *ticket)
 {
     const struct op *op = slab_get(&core->ops, ticket->renew_op);
 
     require(op == NULL || op->kind == OP_RENEW || op->kind == OP_RECLAIM);
-    return op != NULL && op->sets_end;
+    return op != NULL && (op->sets_end || op->detaches);
 }
 
 /* Serves the first request of a hold. True where it must be waited for. */

@@ -87,8 +87,9 @@ ticket_leave_at(struct core *core, struct ticket *ticket, uint64_t at_us)
     ticket->renew_op = HANDLE_NONE;
     ticket->holds = 0;
     ticket_set_state(core, ticket, TICKET_LEAVING);
-    ticket->leave_until_us = at_us + us_from_ms(core->settings.lease_ms) +
-                             core->settings.command_timeout_us;
+    ticket->leave_until_us =
+        (ticket->detached_us > at_us ? ticket->detached_us : at_us) +
+        us_from_ms(core->settings.lease_ms) + core->settings.command_timeout_us;
     ticket->refresh_us = at_us;
     if (!handle_equal(ticket->main_op, HANDLE_NONE))
         return;

@@ -154,7 +154,10 @@ hold_renew_done(struct core *core, struct ticket *ticket, const struct op *op)
     }
     switch (op->result.status) {
     case OP_OK:
-        hold_renewed(core, ticket, op);
+        if (op->detaches)
+            hold_detached(core, ticket, &op->result);
+        else
+            hold_renewed(core, ticket, op);
         return;
     case OP_MISSING:
         if (op->sets_end) /* so it is put again */
@@ -179,7 +182,10 @@ hold_renew_done(struct core *core, struct ticket *ticket, const struct op *op)
     case OP_UNSENT:
     case OP_UNKNOWN:
     case OP_REFUSED:
-        hold_not_renewed(core, ticket, op->result.status);
+        if (op->detaches)
+            hold_not_detached(core, ticket, op->result.status);
+        else
+            hold_not_renewed(core, ticket, op->result.status);
         return;
     }
 }

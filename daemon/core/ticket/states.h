@@ -5,6 +5,7 @@
 #define HOLDFAST_CORE_TICKET_STATES_H
 
 #include "daemon/core/model/state.h"
+#include "daemon/op/kind.h"
 
 struct op;
 struct op_result;
@@ -73,6 +74,11 @@ void wait_refresh_done(
 void answer_hold(
     struct core *core, struct request *request, struct ticket *ticket);
 
+/* Asks Redis to detach the hold of a LOCK with detached=1. The LOCK is answered
+ * after that. Without room it is refused, and the hold is given back. */
+void hold_detach(
+    struct core *core, struct ticket *ticket, struct request *request);
+
 /* Logs the loss and keeps it for SLOW. `reason` must be static. */
 void hold_note_lost(
     struct core *core, const struct ticket *ticket, const char *reason);
@@ -102,10 +108,22 @@ void hold_claimed(
 bool hold_advance(
     struct core *core, struct ticket *ticket, struct request *request);
 
+/* detach.c */
+
+/* Redis has detached the hold: tells the client, and frees the ticket. */
+void hold_detached(
+    struct core *core, struct ticket *ticket, const struct op_result *result);
+
+/* Redis has not detached the hold, or the answer was lost: asks again, or gives
+ * the hold back. */
+void hold_not_detached(
+    struct core *core, struct ticket *ticket, enum op_status status);
+
 /* grant.c */
 
-/* Whether nothing of the lease is left to be believed of that answer. */
-bool hold_is_over(const struct core *core, const struct op_result *result);
+/* The rest of the lease, as far as that answer may be believed. */
+uint64_t result_left_us(
+    const struct core *core, const struct op_result *result);
 
 /* The hold was claimed. Another broker's client may believe in it until the end
  * of the lease in the record. */

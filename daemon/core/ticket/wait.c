@@ -202,7 +202,8 @@ ticket_cancel(struct core *core, struct ticket *ticket, struct request *request,
     bool stands =
         ticket->state == TICKET_ASKING || ticket->state == TICKET_WAITING;
 
-    if (request->state == REQUEST_ENDED)
+    if (request->state == REQUEST_ENDED ||
+        (serving && ticket->detached_us > 0 && ticket->state == TICKET_HELD))
         return false;
     if (request_stands(request))
         return multilock_cancel(core, request, code, why);

@@ -287,9 +287,9 @@ renew_won(struct store *store, struct round *round, struct bid *bid)
     asked->result.place = 0;
     asked->result.fence = bid->fence;
     round_term(store, round, 0, &asked->result);
-    bool moves = asked->moves;
+    bool repairs = !asked->moves && !asked->detaches;
     quorum_answer(store, asked, OP_OK);
-    if (!moves)
+    if (repairs)
         renew_repair(store, round);
 }
 
@@ -366,6 +366,51 @@ plain_decide(struct store *store, struct round *round)
                  : round->stats[OP_REFUSED] > 0 ? OP_REFUSED
                                                 : OP_GONE;
     round->asked->result = (struct op_result){.ahead = round->about.ahead};
+    quorum_answer(store, round->asked, status);
+}
+
+/* Why too few nodes have carried it out. GONE: no majority has such a hold. */
+static enum op_status
+detached_verdict(const struct store *store, const struct round *round)
+{
+    const uint32_t *stats = round->stats;
+    uint32_t majority = store->quorum->majority;
+
+    if (round_answered(store, round) < majority)
+        return stats[OP_OK] + stats[OP_UNKNOWN] > 0 ? OP_UNKNOWN : OP_UNSENT;
+    if (stats[OP_REFUSED] > 0)
+        return OP_REFUSED;
+    if (stats[OP_OK] + stats[OP_MISSING] >= majority)
+        return OP_MISSING;
+    if (stats[OP_OK] + stats[OP_UNKNOWN] + stats[OP_UNSENT] >= majority)
+        return OP_UNKNOWN; /* the silent ones may have it */
+    return stats[OP_CONFLICT] >= majority ? OP_CONFLICT : OP_GONE;
+}
+
+/* UNLOCK and RENEW by a fence, when all have answered. A majority is without
+ * the hold after an UNLOCK, and has it with the new end after a RENEW. */
+static void
+detached_decide(struct store *store, struct round *round)
+{
+    uint32_t majority = store->quorum->majority;
+    uint32_t needed = round->kind == OP_RENEW_DETACHED ? majority : 1;
+    enum op_status status = detached_verdict(store, round);
+    struct op_result result = {0};
+
+    if (round->out > 0)
+        return;
+    round->decided = true;
+    if (round->asked == NULL)
+        return;
+    if (round->stats[OP_OK] >= needed &&
+        round_answered(store, round) >= majority) {
+        round_term(store, round, 0, &result);
+        status = OP_OK;
+    }
+    for (uint32_t i = 0; i < store->quorum->nodes; i++)
+        if (result.again_ms < round->votes[i].again_ms)
+            result.again_ms = round->votes[i].again_ms;
+    round->asked->result = result;
     quorum_answer(store, round->asked, status);
 }
 
@@ -663,7 +708,8 @@ quorum_voted(struct store *store, struct op *op, enum op_status status)
         (round->decided && round->kind == OP_ACQUIRE)) {
         vote_settle(store, vote);
     } else if (round->decided && round->won && round->kind == OP_RENEW &&
-               was == VOTE_ASKED && !op->moves && vote_misses(vote)) {
+               was == VOTE_ASKED && !op->moves && !op->detaches &&
+               vote_misses(vote)) {
         vote_repair(store, vote);
     } else if (!round->decided && was != VOTE_UNDOING) {
         round_decide(store, round);

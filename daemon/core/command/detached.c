@@ -1,0 +1,150 @@
+/*
+ * UNLOCK and RENEW with detached=1, about a hold that is no session's. The
+ * fence tells which hold it is, so no ticket is needed: the request waits for
+ * one answer of Redis. See DESIGN.md D9.5.
+ */
+#include "daemon/core/command/command.h"
+
+#include "daemon/core/answer/answer.h"
+#include "daemon/core/feature/releases.h"
+#include "daemon/core/model/op_pool.h"
+#include "daemon/core/model/request.h"
+#include "daemon/core/model/ticket.h"
+#include "daemon/core/ticket/states.h"
+#include "daemon/core/ticket/tickets.h"
+#include "daemon/op/op.h"
+
+#define DETACHED_MAX_MS UINT64_C(86400000)
+
+static const char not_known[] =
+    "Redis has not confirmed it: send the request again";
+
+const char *
+detached_objection(const struct request_line *line)
+{
+    if (!line_is_detached(line))
+        return NULL;
+    if (line->command != COMMAND_UNLOCK &&
+        !request_has(line, REQUEST_KEY_LEASE))
+        return "detached=1 needs lease=";
+    if (line->command != COMMAND_UNLOCK &&
+        line->value[REQUEST_KEY_LEASE] > DETACHED_MAX_MS)
+        return "with detached=1, lease= must be at most 24h";
+    if (line->command == COMMAND_LOCK)
+        return request_has(line, REQUEST_KEY_WANTED)
+                   ? "detached=1 takes no wanted=: no client holds the lock"
+                   : NULL;
+    if (!request_has(line, REQUEST_KEY_FENCE))
+        return "detached=1 needs fence=";
+    if (request_has(line, REQUEST_KEY_OWNER))
+        return "a detached hold has no owner=: its fence= names it";
+    return NULL;
+}
+
+void
+detached_ask(struct core *core, const struct request *request, struct op *op)
+{
+    op->by_fence = true;
+    op->fence = request->fence;
+    if (request->command == COMMAND_RENEW)
+        op->hard_end_us =
+            us_add(core->now_us, us_from_ms(request->ask.detach_ms));
+    op->deadline_us = request_deadline_us(core, request);
+    op_submit(core, op);
+}
+
+/* Redis has carried it out. */
+static void
+detached_answer(
+    struct core *core, struct request *request, const struct op_result *result)
+{
+    if (request->command == COMMAND_UNLOCK) {
+        count(core->counters, COUNTER_releases_detached);
+        answer_count(core, request, 0);
+        return;
+    }
+    struct reply reply = answer_begin(core, request->tag, "OK");
+    reply_pair_number(&reply, "ttl_ms", result_left_us(core, result) / 1000);
+    answer_end(core, request->session, &reply);
+    request_free(core, request);
+}
+
+/* The answer was lost: Redis is asked again. */
+static void
+detached_unknown(
+    struct core *core, struct request *request, const struct op *op)
+{
+    struct op *again = NULL;
+
+    count(core->counters, COUNTER_outcomes_unknown);
+    if (core->now_us < request_deadline_us(core, request))
+        again = op_create(
+            core, op->kind, slab_get(&core->locks, op->lock), op->owner);
+    if (again != NULL) {
+        again->retry = true;
+        detached_ask(core, request, again);
+        return;
+    }
+    count(core->counters, COUNTER_refused_indoubt);
+    request_refuse(core, request, ERROR_INDOUBT, not_known);
+}
+
+static void
+detached_refuse(struct core *core, struct request *request, const struct op *op)
+{
+    switch (op->result.status) {
+    case OP_GONE:
+        /* The first time may have ended it. */
+        if (op->retry && request->command == COMMAND_UNLOCK)
+            request_refuse(core, request, ERROR_INDOUBT,
+                "the hold has ended: by this request, or before");
+        else
+            request_refuse(core, request, ERROR_NOTHELD,
+                "no detached hold of this lock has that fence");
+        return;
+    case OP_CONFLICT:
+        request_refuse(core, request, ERROR_CONFLICT,
+            "the hold with that fence is not detached");
+        return;
+    case OP_MISSING:
+        request_unavailable(core, request, us_from_ms(op->result.again_ms));
+        return;
+    case OP_UNSENT:
+        count(core->counters,
+            op->retry ? COUNTER_refused_indoubt : COUNTER_refused_unavailable);
+        request_refuse(core, request,
+            op->retry ? ERROR_INDOUBT : ERROR_UNAVAILABLE,
+            op->retry ? not_known : NULL);
+        return;
+    case OP_OK:
+    case OP_UNKNOWN:
+    case OP_WAITING:
+    case OP_BUSY:
+    case OP_FULL:
+    case OP_BROKEN:
+    case OP_MOVED:
+    case OP_UNSETTLED:
+    case OP_REFUSED:
+        request_refuse(core, request, ERROR_INTERNAL,
+            "Redis has refused the request: see the broker's log");
+        return;
+    }
+}
+
+void
+detached_done(struct core *core, struct op *op)
+{
+    struct request *request = slab_get(&core->requests, op->owner);
+    enum op_status status = op->result.status;
+
+    if (status == OP_OK && op->kind == OP_UNLOCK_DETACHED)
+        releases_note_detached(core, op);
+    if (request == NULL)
+        return;
+    if (status == OP_OK)
+        detached_answer(core, request, &op->result);
+    else if (status == OP_UNKNOWN)
+        detached_unknown(core, request, op);
+    else
+        detached_refuse(core, request, op);
+}
