@@ -1679,6 +1679,80 @@ SRIG_TEST(broken, srig_quorum(NODES))
     srig_status(rig, op, OP_UNSENT);
 }
 
+static const struct by_fence_row {
+    enum record_status said[NODES];
+    enum op_status unlocked;
+    enum op_status renewed;
+} by_fence_rows[] = {
+    {{RECORD_OK, RECORD_OK, RECORD_OK}, OP_OK, OP_OK},
+    {{RECORD_OK, RECORD_OK, RECORD_GONE}, OP_OK, OP_OK},
+    {{RECORD_GONE, RECORD_GONE, RECORD_OK}, OP_OK, OP_GONE},
+    {{RECORD_GONE, RECORD_CONFLICT, RECORD_GONE}, OP_GONE, OP_GONE},
+    {{RECORD_CONFLICT, RECORD_CONFLICT, RECORD_GONE}, OP_CONFLICT, OP_CONFLICT},
+    {{RECORD_MISSING, RECORD_OK, RECORD_GONE}, OP_OK, OP_MISSING},
+};
+
+/* A detached hold, by its fence: a majority is to be without it, or to have
+ * its new end. */
+SRIG_TEST(by_fence, srig_quorum(NODES))
+{
+    static const enum op_kind kinds[] = {OP_UNLOCK_DETACHED, OP_RENEW_DETACHED};
+    const struct by_fence_row *row = &by_fence_rows[_i];
+
+    for (int i = 0; i < 2; i++) {
+        const struct op *op = wants(rig, kinds[i], 0);
+        (void)all_hear(rig, i == 0 ? SCRIPT_RELEASE : SCRIPT_RENEW);
+        for (uint32_t node = 0; node < NODES; node++) {
+            ck_assert(!srig_done(rig, op));
+            says_for(rig, node, row->said[node], 9, 1000 - 100 * node);
+        }
+        srig_status(rig, op, i == 0 ? row->unlocked : row->renewed);
+        if (op->result.status == OP_OK && i == 1)
+            ck_assert_uint_eq(
+                op->result.ttl_ms, row->said[2] == RECORD_OK ? 800 : 900);
+        silent(rig);
+    }
+}
+
+/* One node has done it, and another one may have. */
+SRIG_TEST(by_fence_of_two, srig_quorum(NODES))
+{
+    srig_lose(rig, 2);
+    const struct op *op = wants(rig, OP_RENEW_DETACHED, 0);
+    hears(rig, 0, SCRIPT_RENEW);
+    hears(rig, 1, SCRIPT_RENEW);
+    says(rig, 0, RECORD_OK, 9);
+    says(rig, 1, _i == 0 ? RECORD_OK : RECORD_GONE, 9);
+    srig_status(rig, op, _i == 0 ? OP_OK : OP_UNKNOWN);
+    op = wants(rig, OP_UNLOCK_DETACHED, 0);
+    hears(rig, 0, SCRIPT_RELEASE);
+    hears(rig, 1, SCRIPT_RELEASE);
+    says(rig, 0, RECORD_OK, 9);
+    srig_lose(rig, 1);
+    srig_status(rig, op, OP_UNKNOWN);
+    op = wants(rig, OP_UNLOCK_DETACHED, 0);
+    hears(rig, 0, SCRIPT_RELEASE);
+    says(rig, 0, RECORD_GONE, 0);
+    srig_status(rig, op, OP_UNSENT);
+}
+
+/* A majority has it from now on; it is put nowhere else. */
+SRIG_TEST(detached, srig_quorum(NODES))
+{
+    (void)holds(rig, HOLDER, 9);
+    struct op *op = srig_draft(rig, OP_RENEW, 0);
+    op->request = HOLDER;
+    op->detaches = true;
+    op->hard_end_us = rig->now_us + 3600000000;
+    srig_submit(rig, op);
+    (void)all_hear(rig, SCRIPT_RENEW);
+    says(rig, 0, RECORD_OK, 9);
+    says(rig, 1, RECORD_GONE, 0);
+    says(rig, 2, RECORD_OK, 9);
+    srig_status(rig, op, OP_OK);
+    silent(rig);
+}
+
 /* Nobody waits in a record, and what a majority has lost is lost. */
 SRIG_TEST(nothing_asked, srig_quorum(NODES))
 {
@@ -1896,6 +1970,10 @@ store_quorum_suite(void)
     tcase_add_test(tests, published);
     tcase_add_test(tests, published_long);
     tcase_add_test(tests, broken);
+    tcase_add_loop_test(
+        tests, by_fence, 0, sizeof(by_fence_rows) / sizeof(by_fence_rows[0]));
+    tcase_add_loop_test(tests, by_fence_of_two, 0, 2);
+    tcase_add_test(tests, detached);
     tcase_add_test(tests, nothing_asked);
     tcase_add_test(tests, shown);
     tcase_add_test(tests, shown_too_early);
