@@ -50,6 +50,22 @@ class QuorumTest(HarnessCase):
         writer.granted(tag)
         readers[1].err("LOCK a mode=shared wait=0", "BUSY")
 
+    def test_detached(self):
+        """A majority agrees to it, and to its end."""
+        one, two = self.start(), self.start()
+        client = self.client(one)
+        fence = client.ok("LOCK d lease=1h detached=1 wait=5s").fence
+        one.kill()
+        self.nodes[0].pause()
+        other = self.client(two)
+        other.ok(f"RENEW d fence={fence} lease=2h detached=1")
+        self.assertEqual(other.ok("SHOW d").items[0]["detached"], "1")
+        other.err("LOCK d wait=0", "BUSY")
+        other.err(f"UNLOCK d fence={fence + 16} detached=1", "NOTHELD")
+        other.ok(f"UNLOCK d fence={fence} detached=1", count=0)
+        self.assertGreater(other.ok("LOCK d wait=5s").fence, fence)
+        self.nodes[0].resume()
+
     def test_lists_that_overlap(self):
         """The second list's broker grants nothing until it has the node."""
         first = self.client(self.start(), "LOCK a")
