@@ -43,6 +43,8 @@
 #define PERMITS_MAX  1000000
 #define LIMIT_MAX    4294967295u
 
+#define DETACHED_MAX_MS 86400000u
+
 #define TELLING_TRIES 3 /* failed tries, until a warning is printed */
 
 #define HOST_CHARS 47 /* leaves room for the PID */
@@ -82,6 +84,10 @@ options_check(const struct acquire *acquire)
             asked->permits, asked->limit);
     else if (asked->shared && asked->limit > 0)
         complain("--shared and --limit cannot be combined");
+    else if (acquire->detached && asked->lease_ms > DETACHED_MAX_MS)
+        complain("--detached needs --lease D, of at most 24h");
+    else if (acquire->detached && acquire->key_count > 1)
+        complain("--detached takes one KEY, not %zu", acquire->key_count);
     else
         return true;
     return false;
@@ -102,14 +108,16 @@ acquire_parse(struct settings *settings, const char *command, char **argv,
         {.name = "limit", .max = LIMIT_MAX, .number = &asked->limit},
         {.name = "permits", .max = PERMITS_MAX, .number = &asked->permits},
         {.name = "shared", .flag = &asked->shared},
+        {.name = "detached", .flag = &acquire->detached}, /* of lock alone */
     };
+    size_t count = COUNT(options) - (strcmp(command, "lock") != 0);
 
     *acquire = (struct acquire){.keep_ms = KEEP_MS,
         .options = {.wait_ms = HOLDFAST_FOREVER, .lease_ms = UINT64_MAX}};
-    bool taken =
-        words_take(settings, command, options, COUNT(options), argv, words);
+    bool taken = words_take(settings, command, options, count, argv, words);
     if (words->status != STATUS_FINE)
         words->status = STATUS_TROUBLE;
+    acquire->key_count = words->count;
     for (size_t i = 0; i < words->count && taken; i++)
         taken = key_check(command, words->word[i]);
     if (!taken || !options_check(acquire) ||
@@ -119,7 +127,6 @@ acquire_parse(struct settings *settings, const char *command, char **argv,
         asked->lease_ms = 0;
     acquire->address = connect_address(settings);
     acquire->keys = (const char *const *)words->word;
-    acquire->key_count = words->count;
     return true;
 }
 

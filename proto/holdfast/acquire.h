@@ -19,6 +19,7 @@ struct acquire {
     const char *const *keys; /* refs */
     size_t key_count;
     uint64_t keep_ms; /* 0: the session ends with its connection */
+    bool detached;    /* lock: the hold outlives the session */
     struct holdfast_lock_options options;
 };
 

@@ -67,8 +67,9 @@ typedef int command_function(struct settings *settings, char **argv);
 
 command_function command_run, command_lock, command_show, command_locks,
     command_sessions, command_slow, command_status, command_audit, command_ping,
-    command_raw, command_watch, command_await, command_break, command_kill,
-    command_drain, command_secret, command_top, command_bench;
+    command_raw, command_watch, command_await, command_break, command_unlock,
+    command_renew, command_kill, command_drain, command_secret, command_top,
+    command_bench;
 
 /* help.c: the command line of a command, without its options. */
 struct usage {
@@ -131,6 +132,18 @@ struct holdfast *connect_kept(
  */
 const char *broker_trouble(const struct holdfast *h,
     enum holdfast_status status, char *text, size_t text_bytes);
+
+/* order.c: sends `line` and waits for the answer. Returns the exit status;
+ * complains unless it is STATUS_FINE. The caller destroys *h. */
+int order_give(const struct settings *settings, const char *what,
+    const char *line, uint64_t timeout_ms, struct holdfast **h,
+    struct holdfast_event *event);
+
+/* Time for the answer to a request that does not wait. */
+#define ORDER_MS 15000
+
+/* The largest fence. */
+#define FENCE_MAX 9007199254740991u
 
 /* Complains about an ERR; `more` follows its text. */
 void complain_refused(

@@ -11,6 +11,8 @@ const char help_all[] =
     "\n"
     "  run KEY -- PROGRAM ARG...  run a program while holding a lock\n"
     "  lock KEY                   hold a lock until the input ends\n"
+    "  unlock KEY                 release a detached hold\n"
+    "  renew KEY                  set a new end for a detached hold\n"
     "  show KEY                   show the holders and waiters of a lock\n"
     "  watch KEY                  print when a lock is held, and when free\n"
     "  await KEY                  wait until nobody holds a lock\n"
@@ -119,21 +121,40 @@ static const struct usage usages[] = {
         "  126  PROGRAM cannot be executed\n"
         "  127  PROGRAM was not found\n"},
     {"lock", 1, HOLDFAST_NAMES_MAX, "1 to 16 KEYs",
-        "holdfast lock " HELP_ASK "\n"
+        "holdfast lock " HELP_ASK " [--detached]\n"
         "\n"
         "Takes the lock KEY, prints `fence=F ttl_ms=T`, and holds it until\n"
         "the end of the input or a signal (INT, TERM, HUP, QUIT). Of several\n"
         "KEYs it takes all or none, and prints `fence=F1,F2`. Options as for\n"
         "run.\n"
         "\n"
+        "  --detached   of one KEY, with --lease D of at most 24h: print the\n"
+        "               fence and end. The hold stays until D is over, or\n"
+        "               until `holdfast unlock` with its fence, from any host\n"
+        "\n"
         "Exit status: 0; 123 the lock was lost; 124 it was not acquired in\n"
         "time; 125 trouble.\n"},
+    {"unlock", 1, 1, "one KEY",
+        "holdfast unlock --fence F KEY\n"
+        "\n"
+        "Releases the detached hold of KEY with that fence. `holdfast lock`\n"
+        "takes such holds.\n"
+        "\n"
+        "Exit status: 0; 1 the broker refused it, for instance because the\n"
+        "hold has ended; 125 trouble.\n"},
+    {"renew", 1, 1, "one KEY",
+        "holdfast renew --fence F --lease D KEY\n"
+        "\n"
+        "Sets a new end for the detached hold of KEY with that fence: D from\n"
+        "now, at most 24h. Prints `ttl_ms=T`.\n"
+        "\n"
+        "Exit status: as of unlock.\n"},
     {"show", 1, 1, "one KEY",
         "holdfast show [-o FORMAT] KEY\n"
         "\n"
         "Lists the holders and waiters of the lock KEY, at any broker, in the\n"
         "order of the queue. With tabs: kind, position, session, broker,\n"
-        "name, owner, fence, ttl_ms, age_ms, note, mode, permits.\n"},
+        "name, owner, fence, ttl_ms, age_ms, note, mode, permits, detached.\n"},
     {"locks", 0, 0, "no words",
         "holdfast locks [-o FORMAT]\n"
         "\n"

@@ -28,6 +28,7 @@ static const struct out_column show_columns[] = {
     {"note", "NOTE", OUT_TYPE_TEXT},
     {"mode", "MODE", OUT_TYPE_TEXT},
     {"permits", "PERMITS", OUT_TYPE_NUMBER},
+    {"detached", "DETACHED", OUT_TYPE_NUMBER},
 };
 
 static const struct out_column locks_columns[] = {

@@ -7,6 +7,7 @@
 #define _GNU_SOURCE 1
 
 #include "proto/holdfast/acquire.h"
+#include "proto/holdfast/detached.h"
 #include "proto/holdfast/escape.h"
 #include "proto/holdfast/guard.h"
 
@@ -95,6 +96,8 @@ command_lock(struct settings *settings, char **argv)
 
     if (!acquire_parse(settings, "lock", argv, &acquire, &words))
         return words.status;
+    if (acquire.detached)
+        return detached_lock(settings, &acquire);
     if (!loop_init(&loop))
         return STATUS_TROUBLE;
     int status = acquire_lock(&acquire, &loop, &guard, &h, &acquired);

@@ -25,6 +25,7 @@ command_call(struct settings *settings, char **argv)
         {"status", command_status}, {"audit", command_audit},
         {"ping", command_ping}, {"raw", command_raw}, {"watch", command_watch},
         {"await", command_await}, {"break", command_break},
+        {"unlock", command_unlock}, {"renew", command_renew},
         {"kill", command_kill}, {"drain", command_drain},
         {"secret", command_secret}, {"top", command_top},
         {"bench", command_bench}};

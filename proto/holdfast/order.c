@@ -8,16 +8,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ANSWER_MS  15000
 #define KEEP_MS    30000 /* makes the library connect again */
-#define FENCE_MAX  9007199254740991u
-#define WORD_CHARS 64 /* of a session */
+#define WORD_CHARS 64    /* of a session */
 
-/* Sends `line` and waits for the answer. Returns the exit status; complains
- * unless it is STATUS_FINE. The caller destroys *h. */
-static int
+int
 order_give(const struct settings *settings, const char *what, const char *line,
-    struct holdfast **h, struct holdfast_event *event)
+    uint64_t timeout_ms, struct holdfast **h, struct holdfast_event *event)
 {
     uint64_t request;
     char why[256];
@@ -27,7 +23,7 @@ order_give(const struct settings *settings, const char *what, const char *line,
         return STATUS_TROUBLE;
     enum holdfast_status status = holdfast_submit(*h, line, &request);
     if (status == HOLDFAST_SUCCESS)
-        status = holdfast_wait(*h, request, ANSWER_MS, event);
+        status = holdfast_wait(*h, request, timeout_ms, event);
     if (status == HOLDFAST_SUCCESS)
         return STATUS_FINE;
     if (status == HOLDFAST_REFUSED) {
@@ -111,7 +107,7 @@ command_break(struct settings *settings, char **argv)
     if (fence > 0)
         (void)snprintf(
             line + len, sizeof(line) - (size_t)len, " fence=%" PRIu64, fence);
-    int status = order_give(settings, "break", line, &h, &event);
+    int status = order_give(settings, "break", line, ORDER_MS, &h, &event);
     if (status == STATUS_FINE) {
         (void)holdfast_event_number(&event, "holders", &holders);
         (void)printf("holders=%" PRIu64 "%s\n", holders,
@@ -141,7 +137,7 @@ command_kill(struct settings *settings, char **argv)
         return STATUS_USAGE;
     }
     (void)snprintf(line, sizeof(line), "KILL %s", word);
-    int status = order_give(settings, "kill", line, &h, &event);
+    int status = order_give(settings, "kill", line, ORDER_MS, &h, &event);
     holdfast_destroy(&h);
     return status;
 }
@@ -161,7 +157,7 @@ command_drain(struct settings *settings, char **argv)
             connect_address(settings));
         return STATUS_USAGE;
     }
-    int status = order_give(settings, "drain", "DRAIN", &h, &event);
+    int status = order_give(settings, "drain", "DRAIN", ORDER_MS, &h, &event);
     holdfast_destroy(&h);
     return status;
 }

@@ -1,7 +1,11 @@
 """Holds that outlive their session and broker: LOCK detached=1."""
 
+import os
+import re
+import subprocess
 import time
 
+from fake_broker import HOLDFAST
 from test_auth import AuthCase
 from test_kinds import KindsCase
 
@@ -161,3 +165,47 @@ class RightsTest(AuthCase):
             self.assertEqual(refused["right"], "lock")
         shop.err("LOCK other lease=1h detached=1", "DENIED")
         self.user(broker, "ops").ok(f"UNLOCK stock/1 fence={fence} detached=1")
+
+
+class CommandTest(KindsCase):
+    def run_command(self, *words, status=0):
+        done = subprocess.run(
+            [HOLDFAST, *words], text=True, capture_output=True, check=False,
+            timeout=20, env={
+                **os.environ, "HOLDFAST_ADDR": next(self.turn).address})
+        self.assertEqual(done.returncode, status, done.stderr)
+        return done.stdout + done.stderr
+
+    def test_lock_renew_unlock(self):
+        """A process each, and two brokers by turns."""
+        said = self.run_command(
+            "lock", "--detached", "--lease", "1h", "--note", "a b", "--owner",
+            "w", "--delay", "1s", "--wait", "5s", "x y")
+        fence, ttl_ms = re.fullmatch(
+            r"fence=(\d+) ttl_ms=(\d+)\n", said).groups()
+        self.assertTrue(3_500_000 < int(ttl_ms) < 3_600_000)
+        said = self.run_command("lock", "--detached", "--lease", "1h",
+                                "--wait", "0", "x y", status=124)
+        self.assertIn("BUSY", said)
+        shown = self.run_command("show", "-o", "json", "x y")
+        self.assertIn('"note":"a b"', shown)
+        self.assertIn('"detached":1', shown)
+        self.assertRegex(self.run_command(
+            "renew", "--fence", fence, "--lease", "2h", "x y"),
+            r"\Attl_ms=7\d{6}\n\Z")
+        self.run_command("unlock", "--fence", fence, "x y")
+        self.assertIn("NOTHELD", self.run_command(
+            "unlock", "--fence", fence, "x y", status=1))
+
+    def test_bad_usage(self):
+        for words, said, status in (
+                ("lock --detached k", "needs --lease", 125),
+                ("lock --detached --lease 25h k", "24h", 125),
+                ("lock --detached --lease 1h k j", "one KEY, not 2", 125),
+                ("run --detached k -- true", "no option '--detached'", 125),
+                ("unlock k", "--fence is missing", 64),
+                ("renew --fence 1 k", "--lease is missing", 64),
+                ("renew --lease 1h k", "--fence is missing", 64)):
+            with self.subTest(words=words):
+                self.assertIn(said, self.run_command(*words.split(),
+                                                     status=status))
