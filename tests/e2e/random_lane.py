@@ -29,6 +29,7 @@ class Client:
         self.gen = 1
         self.tag = 0
         self.watches = {}  # lock: the fence told last; 0: FREE; or None
+        self.awaits = {}   # tag: Await
 
     def next_tag(self):
         self.tag += 1
@@ -37,6 +38,15 @@ class Client:
     def send(self, line):
         self.lane.said.append(f"{self.number}> {line}")
         self.peer.send(line)
+
+
+class Await:
+    """An AWAIT. `freed`: nobody held the lock since. `over`: its session is.
+    `answer`: a fence, not below that of the grant before; or a code."""
+
+    def __init__(self, lock):
+        self.name, self.fence = lock.name, lock.fence
+        self.freed, self.over, self.answer = False, False, None
 
 
 class Lane:
@@ -85,7 +95,10 @@ class Lane:
             self.take_event(client, word, words[2:])
             return
         pairs = dict(part.split("=", 1) for part in words[2:] if "=" in part)
-        if word == "ITEM":
+        if tag in client.awaits:
+            client.awaits[tag].answer = \
+                int(pairs["fence"]) if word == "OK" else words[2]
+        elif word == "ITEM":
             self.items.setdefault((client.number, tag), []).append(pairs)
         elif word == "OK":
             detail = pairs.get("count") or pairs.get("holders")
@@ -169,12 +182,13 @@ class Lane:
             found = yield from self.by_looking(found)
         self.model = found[0]
         self.check_grants()
-        touched = self.model.touched
+        touched, freed = self.model.touched, self.model.freed
         self.seen.clear()
         self.fences.clear()
         self.read_at.clear()
         self.model.settled()
         yield from self.check_watches(touched)
+        yield from self.check_awaits(freed)
 
     def by_fences(self, ends):
         """Those whose order of grants is that of the fences."""
@@ -220,6 +234,27 @@ class Lane:
                     yield from self.until(
                         lambda c=client, n=name: self.up_to_date(c, n),
                         f"client {client.number} hears of {name}")
+
+    def check_awaits(self, freed):
+        """One is answered if nobody holds the lock, and no sooner."""
+        for client in self.clients:
+            for tag, each in list(client.awaits.items()):
+                lock = self.model.locks[each.name]
+                each.freed = each.freed or each.name in freed
+                if each.over:
+                    continue
+                if not lock.granted() and not lock.barred:
+                    yield from self.until(
+                        lambda e=each: e.answer is not None,
+                        f"client {client.number}: AWAIT {each.name}")
+                if each.answer is None:
+                    continue
+                if not each.freed or not isinstance(each.answer, int):
+                    self.fail(f"AWAIT {each.name} ends with {each.answer}")
+                if each.answer < each.fence:
+                    self.fail(f"AWAIT {each.name} tells of {each.answer} "
+                              f"after {each.fence}")
+                del client.awaits[tag]
 
     def up_to_date(self, client, name):
         told = client.watches[name]

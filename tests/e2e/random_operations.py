@@ -10,7 +10,7 @@ import time
 
 from harness import HEAD_AT, wait_until
 from harness.crowd import Crowd
-from random_lane import PATIENCE, Lane, Violation
+from random_lane import PATIENCE, Await, Lane, Violation
 from semantics import Ask, Several
 
 SETTINGS = {"lease.default": "10s"}
@@ -22,7 +22,7 @@ OWNERS = ("", "b")
 KINDS = (
     ("lock", 30), ("unlock", 34), ("cancel", 5), ("race", 12), ("several", 4),
     ("show", 3), ("held", 2), ("ping", 1), ("renew", 2), ("claim", 1),
-    ("watch", 1.5), ("unwatch", 1), ("wrong", 1), ("break", 0.8),
+    ("watch", 1.5), ("unwatch", 1), ("await", 2), ("wrong", 1), ("break", 0.8),
     ("resume", 0.8), ("die", 0.4), ("quit", 0.2), ("kill", 0.1),
     ("abandon", 0.1), ("time_out", 0.3), ("lapse", 0.1), ("delayed", 0.3),
 )
@@ -337,6 +337,30 @@ class Player(Lane):
         del client.watches[name]
         return True
 
+    def do_await(self):
+        """Looks once or for a moment, or waits, maybe until a CANCEL."""
+        client = self.random.choice(self.clients)
+        lock = self.model.locks[self.random.choice(self.names)]
+        if lock.barred:
+            return False
+        line = f"AWAIT {lock.name}"
+        ends = self.random.random() < 0.4
+        if ends or not lock.granted():
+            wait, code = self.random.choice(
+                ((" wait=0", "BUSY"), (" wait=20ms", "TIMEOUT")))
+            yield from self.simple(client, line + wait,
+                                   code if lock.granted() else "OK")
+            return True
+        tag = client.next_tag()
+        client.awaits[tag] = each = Await(lock)
+        client.send(f"{tag} {line}")
+        if self.random.random() < 0.2:
+            yield from self.simple(client, f"CANCEL {tag}")
+            yield from self.until(lambda: each.answer == "CANCELLED",
+                                  f"{line}, cancelled")
+            del client.awaits[tag]
+        return True
+
     def do_break(self):
         names = [name for name in self.names if not any(
             t.part for t in self.model.locks[name].queue)]
@@ -407,6 +431,8 @@ class Player(Lane):
         sent = time.monotonic()
         step = self.new_lock(actor, name, no_wait=False, suffix=suffix, **more)
         yield from self.act([step], "LOCK" + suffix)
+        if short:  # a little later for others than for its client
+            yield from self.settle([name], "a lease that has ended")
         # Beside a shared hold others may come as long as it stands for them.
         ask = step[3]
         if short and "delay" in more and ask.mode == "exclusive" and \
@@ -451,7 +477,7 @@ class Player(Lane):
         return self.fail("no greeting")
 
     def begin(self, client):
-        client.watches = {}
+        client.watches, client.awaits = {}, {}
         client.gen = 1
         yield from self.connect(client)
         client.session = self.session_of(client)
@@ -464,7 +490,7 @@ class Player(Lane):
     def gone(self, client, unclean, what):
         """Its session is over; another one begins."""
         names = self.touched_by(client)
-        client.watches = {}
+        self.forget_watches(client)
         yield from self.act([("gone", client.number, unclean)], what)
         client.peer = None
         yield from self.begin(client)
@@ -490,6 +516,11 @@ class Player(Lane):
         client.peer.close()
         yield from self.gone(client, True, what)
         return True
+
+    def forget_watches(self, client):
+        client.watches = {}
+        for each in client.awaits.values():
+            each.over = True
 
     def do_kill(self):
         """By another one at the same broker."""
@@ -532,6 +563,7 @@ class Player(Lane):
             old.close()
         client.gen += 1
         watches, client.watches = sorted(client.watches), {}
+        client.awaits = {}
         yield from self.connect(
             client, f" resume={client.session} gen={client.gen}")
         if half_open:
@@ -612,7 +644,7 @@ class Player(Lane):
             self.model.out.append((client.number, wait, "ERR", "CANCELLED"))
         self.model.out += [(client.number, tag, "OK", None),
                            (client.number, "*", "BYE", "quit")]
-        client.watches = {}
+        self.forget_watches(client)
         client.send(f"{tag} QUIT")
         yield from self.act([("gone", client.number, False)], "QUIT")
 

@@ -117,6 +117,7 @@ class Model:
     grants    (lock, actor, tag) in order
     steps     what is still to happen
     touched   names of locks that somebody joined or left
+    freed     names of locks that nobody held for a moment
     """
 
     def __init__(self, names=()):
@@ -133,7 +134,7 @@ class Model:
 
     def clear(self):
         self.out, self.grants, self.steps = [], [], []
-        self.touched = set()
+        self.touched, self.freed = set(), set()
 
     def copy(self):
         twin = Model()
@@ -141,6 +142,7 @@ class Model:
         twin.several = dict(self.several)
         twin.out, twin.grants = list(self.out), list(self.grants)
         twin.steps, twin.touched = list(self.steps), set(self.touched)
+        twin.freed = set(self.freed)
         return twin
 
     def lock(self, name):
@@ -179,6 +181,11 @@ class Model:
 
     def serve(self, lock):
         """Extends the grants."""
+        self.extend(lock)
+        if not lock.granted():
+            self.freed.add(lock.name)
+
+    def extend(self, lock):
         for ticket in lock.queue:
             if ticket.granted:
                 continue
