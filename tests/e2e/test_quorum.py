@@ -50,6 +50,22 @@ class QuorumTest(HarnessCase):
         writer.granted(tag)
         readers[1].err("LOCK a mode=shared wait=0", "BUSY")
 
+    def test_await_and_wanted(self):
+        """A majority shows that nobody holds it; one node may be silent."""
+        one, two = self.start(), self.start()
+        holder, waiter = self.client(one), self.client(two)
+        holder.ok("LOCK a wait=5s note=v7 wanted=1")
+        self.client(one).waits("LOCK a")
+        self.assertEqual(holder.event("WANTED")["waiters"], "1")
+        fence = holder.ok("LOCK b note=v7").fence
+        waiter.err("AWAIT b wait=0", "BUSY")
+        tag = waiter.submit("AWAIT b")
+        waiter.err("AWAIT b wait=20ms", "TIMEOUT")
+        self.nodes[0].pause()
+        holder.ok("UNLOCK b")
+        reply = waiter.wait(tag)
+        self.assertEqual((reply.fence, reply["note"]), (fence, "v7"))
+
     def test_detached(self):
         """A majority agrees to it, and to its end."""
         one, two = self.start(), self.start()
