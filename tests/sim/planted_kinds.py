@@ -197,15 +197,15 @@ PLANTED = {
         "FREE is not told"),
     "watch-behind": (
         "watch_inspected",
-        "    news_take(&lock->news, &op->result);\n",
+        "    news_take(core, &lock->news, &op->result);\n",
         "    if (!lock->news.known)\n"
-        "        news_take(&lock->news, &op->result);\n",
+        "        news_take(core, &lock->news, &op->result);\n",
         "what is told is one change behind",
         ("watch_inspected",
-         "    if (lock->watch_again)\n        watch_inspect(core, lock);\n}",
+         "    if (lock->watch_again)\n        watch_inspect(core, lock);\n",
          "    watch_tell_all(core);\n"
-         "    news_take(&lock->news, &op->result);\n"
-         "    if (lock->watch_again)\n        watch_inspect(core, lock);\n}")),
+         "    news_take(core, &lock->news, &op->result);\n"
+         "    if (lock->watch_again)\n        watch_inspect(core, lock);\n")),
     "watch-unheard": (
         "watchers_tell",
         "        pcall_redis('PUBLISH', channel .. 'watch', 'W' .. "
