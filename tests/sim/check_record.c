@@ -134,7 +134,7 @@ stand_read(struct check *check, const char *ticket, struct stand *stand)
         .owner = owner_number(check,
             (const uint8_t *)ticket + AT_TICKET_IDENTITY + AT_IDENTITY_SESSION,
             owner_word(ticket)),
-        .shared = ticket[AT_TICKET_MODE] == 1,
+        .shared = (ticket[AT_TICKET_MODE] & 1) != 0,
         .granted = (flags & TICKET_GRANTED) != 0,
         .claimed = (flags & TICKET_CLAIMED) != 0,
         .suspended = (flags & TICKET_SUSPENDED) != 0,

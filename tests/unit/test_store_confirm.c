@@ -95,9 +95,10 @@ told(struct srig *rig, unsigned count)
 
 SRIG_TEST(held_until_confirmed, begin(2, 0))
 {
-    static const enum op_kind kinds[] = {OP_ACQUIRE, OP_RENEW, OP_RECLAIM};
+    static const enum op_kind kinds[] = {
+        OP_ACQUIRE, OP_RENEW, OP_RENEW_DETACHED, OP_RECLAIM};
 
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 4; i++) {
         struct op *op = answered(rig, kinds[i], RECORD_OK);
         uint64_t sent_us = rig->now_us;
         ck_assert(!srig_done(rig, op));
@@ -112,7 +113,7 @@ SRIG_TEST(held_until_confirmed, begin(2, 0))
         ck_assert_uint_eq(op->answered_us, sent_us); /* by its node */
         ck_assert_uint_eq(store_in_flight(rig->store), 0);
     }
-    ck_assert_uint_eq(srig_count(rig, COUNTER_redis_waits), 3);
+    ck_assert_uint_eq(srig_count(rig, COUNTER_redis_waits), 4);
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_unconfirmed), 0);
 }
 
