@@ -14,7 +14,7 @@
 #define PROTO_LINE_MAX   4096 /* bytes, with its LF */
 #define PROTO_NAME_MAX   255  /* decoded bytes of a lock's name */
 #define PROTO_TAG_MAX    16
-#define PROTO_OWNER_MAX  32
+#define PROTO_OWNER_MAX  64
 #define LOCK_NAMES_MAX   16 /* of one LOCK */
 #define PROTO_NOTE_MAX   128
 #define PROTO_CLIENT_MAX 64                /* HELLO name= */

@@ -66,7 +66,7 @@ extern "C" {
 
 /* Bytes of a text, and names of a request, at most. */
 #define HOLDFAST_NAME_MAX   255 /* of a lock's name */
-#define HOLDFAST_OWNER_MAX  32
+#define HOLDFAST_OWNER_MAX  64
 #define HOLDFAST_NOTE_MAX   128
 #define HOLDFAST_WORD_MAX   64 /* of a session's name */
 #define HOLDFAST_USER_MAX   64

@@ -87,7 +87,7 @@ class StatusTest(CommandCase):
                       ["--a=1", "job", "--", "true"],
                       ["--wait=-1", "job", "--", "true"],
                       ["--lease", "0", "job", "--", "true"],
-                      ["--owner", "x" * 33, "job", "--", "true"],
+                      ["--owner", "x" * 65, "job", "--", "true"],
                       ["--note", "", "job", "--", "true"],
                       ["--wai", "1", "job", "--", "true"],
                       ["-w", "1", "job", "--", "true"]):

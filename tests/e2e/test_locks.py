@@ -562,7 +562,7 @@ class ErrorTest(BrokerCase):
                      "LOCK a wait=-1", "LOCK a wait=01", "LOCK a wait=1d",
                      "LOCK a nonsense=1", "LOCK a fence=1", "LOCK a=b",
                      "LOCK %", "LOCK %g0", "LOCK :a", "LOCK a lease=0",
-                     "LOCK a wait=8761h", "LOCK a owner=" + "x" * 33,
+                     "LOCK a wait=8761h", "LOCK a owner=" + "x" * 65,
                      "LOCK a note=" + "x" * 129, "HELLO name=" + "x" * 65,
                      "HELLO heartbeat=99", "RENEW a", "UNLOCK a fence=0",
                      f"UNLOCK a fence={2 ** 53}", "CANCEL", "PONG x", "HELP x",

@@ -447,7 +447,7 @@ class Tell(ClockCase):
 
 class Words(ScriptCase):
     SOME = (b"worker-7", b"billing@host", b"nightly run")
-    LONGEST = (b"o" * 32, b"n" * 64, b"N" * 128)
+    LONGEST = (b"o" * 64, b"n" * 64, b"N" * 128)
 
     def shown(self):
         result, _, tickets = self.one.inspect()
@@ -464,14 +464,14 @@ class Words(ScriptCase):
         self.hold_once(who(1))
         self.hold(who(2), words=self.LONGEST)
         self.assertEqual(self.shown(), [(who(2), self.LONGEST)])
-        self.assertEqual(self.record().width, TICKET_BYTES + 256)
+        self.assertEqual(self.record().width, TICKET_BYTES + 320)
 
     def test_widens_with_tickets_standing(self):
         queue = self.queue(3)
         self.wait(who(4), words=self.SOME)
         self.assertEqual(self.record().width, TICKET_BYTES + 64)
         self.wait(who(5), words=self.LONGEST)
-        self.assertEqual(self.record().width, TICKET_BYTES + 256)
+        self.assertEqual(self.record().width, TICKET_BYTES + 320)
         self.wait(who(6))
         expected = [(who(number), ()) for number in range(4)]
         expected += [(who(4), self.SOME), (who(5), self.LONGEST), (who(6), ())]

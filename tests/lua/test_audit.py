@@ -170,7 +170,7 @@ class Senseless(ScriptCase):
     def test_words_of_any_length(self):
         for number, words in enumerate((
                 (b"", b"", b"n"), (b"o", b"", b""), (b"", b"c", b""),
-                (b"o" * 32, b"c" * 64, b"n" * 128))):
+                (b"o" * 64, b"c" * 64, b"n" * 128))):
             for count in (0, 1, 3):
                 self.connection.command("DEL", KEY)
                 self.queue(count, words=words)

@@ -417,7 +417,7 @@ START_TEST(bad_arguments_send_nothing)
     options.owner = "";
     ck_assert_int_eq(holdfast_submit_lock(talk.h, "a", &options, &request),
         HOLDFAST_BAD_ARGUMENT);
-    options.owner = "123456789012345678901234567890123";
+    options.owner = long_name;
     ck_assert_int_eq(holdfast_submit_lock(talk.h, "a", &options, &request),
         HOLDFAST_BAD_ARGUMENT);
     for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)

@@ -413,7 +413,7 @@ START_TEST(test_lengths)
         const char *before;
         size_t max;
         const char *what;
-    } words[] = {{"1 LOCK a owner=", PROTO_OWNER_MAX, "1 to 32 bytes"},
+    } words[] = {{"1 LOCK a owner=", PROTO_OWNER_MAX, "1 to 64 bytes"},
         {"1 LOCK a note=", PROTO_NOTE_MAX, "1 to 128 bytes"},
         {"1 LOCK a mode=", 16, "1 to 16 bytes"},
         {"1 HELLO name=", PROTO_CLIENT_MAX, "1 to 64 bytes"}};
