@@ -624,8 +624,10 @@ check_request(const struct core *core, const struct request *request)
     if (request->state != REQUEST_QUEUED)
         require(request->ticket != NULL && !request_stands(request));
     if (member)
-        require(request->command == COMMAND_LOCK && request->ticket != NULL &&
-                multilock_of(core, request) != NULL);
+        require((request->member == MEMBER_RELEASES
+                        ? request->command == COMMAND_UNLOCK
+                        : request->command == COMMAND_LOCK) &&
+                request->ticket != NULL && multilock_of(core, request) != NULL);
 }
 
 /* The counts of sessions and locks agree with their lists. */

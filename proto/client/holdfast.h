@@ -316,7 +316,7 @@ struct holdfast_lock_options {
 enum holdfast_status holdfast_submit_lock(struct holdfast *h, const char *name,
     const struct holdfast_lock_options *options, uint64_t *request);
 
-/* Requests all of several names, or none. Each is unlocked by its own name. */
+/* Requests all of several names, or none. Each has its own unlock. */
 enum holdfast_status holdfast_submit_lock_all(struct holdfast *h,
     const char *const *names, size_t name_count,
     const struct holdfast_lock_options *options, uint64_t *request);

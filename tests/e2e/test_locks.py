@@ -557,7 +557,7 @@ class ErrorTest(BrokerCase):
 
     def produce_badreq(self):
         client = self.connect()
-        for line in ("LOCK", "UNLOCK a b", "LOCK a b a", "LOCK a wait=",
+        for line in ("LOCK", "UNLOCK a a", "LOCK a b a", "LOCK a wait=",
                      "LOCK a wait=1 wait=2",
                      "LOCK a wait=-1", "LOCK a wait=01", "LOCK a wait=1d",
                      "LOCK a nonsense=1", "LOCK a fence=1", "LOCK a=b",

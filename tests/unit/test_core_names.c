@@ -1,5 +1,6 @@
 /*
- * Tests of daemon/core/ticket/multilock.c: LOCK of several names, all or none.
+ * Tests of daemon/core/ticket/multilock.c: LOCK of several names, all or none;
+ * UNLOCK of several names, each by itself.
  */
 #include "daemon/op/op.h"
 #include "tests/unit/core_rig.h"
@@ -374,6 +375,73 @@ SESSION_TEST(kept_and_not_put_again)
     rig_silent(rig, t);
 }
 
+/* a (twice), b and m are held. Answers to the releases of b and m come last. */
+static const struct names_unlock_row {
+    const char *line;
+    unsigned releases;
+    enum op_status status;
+    const char *answer;
+} names_unlock_rows[] = {
+    {"9 UNLOCK m b", 2, OP_OK, "9 OK count=0"},
+    {"9 UNLOCK m a b", 2, OP_OK, "9 OK count=1"},
+    {"9 UNLOCK m n b c", 2, OP_OK, "9 ERR NOTHELD retry=0 name=n released=2"},
+    {"9 UNLOCK z x", 0, OP_OK, "9 ERR NOTHELD retry=0 name=z released=0"},
+    {"9 UNLOCK m b owner=x", 0, OP_OK,
+        "9 ERR NOTHELD retry=0 name=m released=0"},
+    {"9 UNLOCK m b a", 2, OP_GONE, "9 ERR LOST retry=0 name=m released=1"},
+    {"9 UNLOCK c b m", 2, OP_GONE, "9 ERR NOTHELD retry=0 name=c released=0"},
+    {"9 UNLOCK m m", 0, OP_OK, "9 ERR BADREQ retry=0"},
+    {"9 UNLOCK m b fence=5", 0, OP_OK, "9 ERR BADREQ retry=0"},
+};
+
+SESSION_TEST(unlock)
+{
+    const struct names_unlock_row *row = &names_unlock_rows[_i];
+
+    rig_lock(rig, s, "1 LOCK b", 4);
+    rig_lock(rig, s, "2 LOCK m", 5);
+    rig_lock(rig, s, "3 LOCK a", 6);
+    rig_ask(rig, s, "4 LOCK a", "4 OK fence=6 ttl_ms=~ count=2");
+    rig_say(rig, s, row->line);
+    ck_assert_uint_eq(rig->op_count, row->releases);
+    if (row->releases > 0) {
+        rig_silent(rig, s);
+        rig_status(rig, op_on(rig, OP_RELEASE, "b"), row->status);
+        rig_silent(rig, s);
+        rig_status(rig, op_on(rig, OP_RELEASE, "m"), row->status);
+    }
+    rig_expect(rig, s, row->answer);
+    rig_ask(rig, s, "10 HELD",
+        row->releases > 0 ? "10 ITEM name=a ~ ~ ~" : "10 ITEM name=b ~ ~ ~");
+}
+
+/* Each name has its turn behind earlier requests for it. */
+SESSION_TEST(unlock_in_order)
+{
+    rig_lock(rig, s, "1 LOCK a", 4);
+    rig_say(rig, s, "2 LOCK b deadlock=0");
+    rig_queued(rig, op_on(rig, OP_ACQUIRE, "b"));
+    rig_say(rig, s, "3 UNLOCK b a");
+    released_on(rig, "a");
+    rig_silent(rig, s);
+    rig_ask(rig, s, "4 CANCEL 2", "2 ERR CANCELLED retry=1");
+    rig_expect(rig, s, "4 OK");
+    released_on(rig, "b");
+    rig_expect(rig, s, "3 ERR NOTHELD retry=0 name=b released=1");
+}
+
+/* The client goes: the releases go on, and nobody is answered. */
+SESSION_TEST(unlock_and_go)
+{
+    rig_lock(rig, s, "1 LOCK a", 4);
+    rig_lock(rig, s, "2 LOCK b", 5);
+    rig_say(rig, s, "3 UNLOCK b c a");
+    rig_event(rig, s, CORE_DROP);
+    released_on(rig, "a");
+    released_on(rig, "b");
+    rig_no_op(rig);
+}
+
 Suite *
 core_names_suite(void)
 {
@@ -396,6 +464,9 @@ core_names_suite(void)
     tcase_add_test(tests, least_of_all);
     tcase_add_test(tests, least_count);
     tcase_add_loop_test(tests, drained, 0, 2);
+    tcase_add_loop_test(tests, unlock, 0, ROWS(names_unlock_rows));
+    tcase_add_test(tests, unlock_in_order);
+    tcase_add_test(tests, unlock_and_go);
     suite_add_tcase(suite, tests);
     return suite;
 }

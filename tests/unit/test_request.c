@@ -264,7 +264,7 @@ START_TEST(test_bad_words)
     expect_bad("1 KILL 0a1%61b2", "1", ERROR_BADREQ, "8 or 32 hex digits");
     expect_bad("1 KILL 0123456789abcdef0123456789abcdeg", "1", ERROR_BADREQ,
         "8 or 32 hex digits");
-    expect_bad("1 UNLOCK a b", "1", ERROR_BADREQ, "too many words");
+    expect_bad("1 RENEW a b", "1", ERROR_BADREQ, "too many words");
     expect_bad("1 PING a", "1", ERROR_BADREQ, "too many words");
     expect_bad("1 HELD a", "1", ERROR_BADREQ, "too many words");
     expect_bad("1 QUIT now", "1", ERROR_BADREQ, "too many words");

@@ -423,6 +423,21 @@ command_of_detached(
     detached_ask(core, request, op);
 }
 
+static void
+unlock_names(
+    struct core *core, struct session *session, const struct request_line *line)
+{
+    if (request_has(line, REQUEST_KEY_FENCE) || line_is_detached(line)) {
+        count(core->counters, COUNTER_requests_bad);
+        answer_error(core, session, line->tag, ERROR_BADREQ,
+            "fence= and detached= need an UNLOCK of one name");
+        return;
+    }
+    struct request *request = request_admit(core, session, line);
+    if (request != NULL)
+        multilock_unlock(core, request, line);
+}
+
 /* UNLOCK and RENEW: something is done to a hold that should be there. */
 void
 command_of_hold(
@@ -431,6 +446,10 @@ command_of_hold(
     struct lock *lock = lock_find(core, line->argument);
     struct ticket *ticket = NULL;
 
+    if (line->name_count > 1) {
+        unlock_names(core, session, line);
+        return;
+    }
     if (line_is_detached(line)) {
         command_of_detached(core, session, line);
         return;

@@ -98,7 +98,8 @@ multilock_abandon(struct core *core, struct request *request)
     request->multilock = HANDLE_NONE;
     if (multilock == NULL)
         return;
-    stats_unheard(core, multilock_member(core, multilock, multilock->got));
+    if (request->command == COMMAND_LOCK)
+        stats_unheard(core, multilock_member(core, multilock, multilock->got));
     multilock_leave(core, multilock);
     multilock_drop_members(core, multilock);
     slab_free(&core->multilocks, multilock);
@@ -136,9 +137,10 @@ request_create_member(struct core *core, const struct request *parent)
     wheel_node_init(&member->timer, TIMER_REQUEST);
     list_init(&member->ticket_link);
     member->session = parent->session;
-    member->command = COMMAND_LOCK;
+    member->command = parent->command;
     member->multilock = parent->multilock;
     member->member = MEMBER_WAITS;
+    member->began_us = parent->began_us;
     member->wait_us = parent->wait_us;
     member->progress = parent->progress;
     member->no_deadlock = parent->no_deadlock;

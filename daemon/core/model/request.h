@@ -24,12 +24,13 @@ enum request_state {
     REQUEST_ENDED,  /* LOCK: is refused once Redis has nothing of it */
 };
 
-/* A request's part in a LOCK of several names. */
+/* A request's part in a LOCK or UNLOCK of several names. */
 enum member_state {
     MEMBER_NONE,  /* nothing: it is of its own */
     MEMBER_WAITS, /* for the names before it: nothing is asked yet */
     MEMBER_ASKS,
-    MEMBER_HAD, /* keeps its turn at the ticket until all are had */
+    MEMBER_HAD,      /* keeps its turn at the ticket until all are had */
+    MEMBER_RELEASES, /* of an UNLOCK */
 };
 
 /* LOCK progress=1. */
@@ -44,17 +45,23 @@ struct multilock_member {
     uint16_t offset; /* in text */
     uint16_t len;
     uint32_t position;     /* in the request */
-    struct handle request; /* the LOCK of that name */
+    struct handle request; /* the LOCK or UNLOCK of that name */
     struct handle ticket;  /* NONE: its hold was lost */
     uint64_t fence;        /* of its hold */
 };
 
-/* A LOCK of several names that is under way; see multilock.c. */
+/* A LOCK or UNLOCK of several names that is under way; see multilock.c. */
 struct multilock {
     struct slab_node node;
     struct handle parent; /* the request */
     uint32_t count;
     uint32_t got; /* so many of them, from the first, are had */
+    /* of an UNLOCK */
+    uint32_t unanswered;
+    uint32_t released;
+    uint32_t holds;  /* the most that are left of a name */
+    uint32_t failed; /* place of the first that failed; `count`: none */
+    enum error_code failure;
     struct multilock_member members[LOCK_NAMES_MAX];
     uint8_t owner_len;
     char owner[PROTO_OWNER_MAX];
@@ -68,7 +75,7 @@ struct request {
     struct table_node tag_table;
     struct wheel_node timer; /* wait= is over */
     struct session *session; /* ref */
-    struct ticket *ticket;   /* ref; NULL: SHOW, HELD, LOCK of several names */
+    struct ticket *ticket;   /* ref; NULL: SHOW, HELD, one of several names */
     struct handle multilock; /* that it is, or is a part of */
     enum member_state member;
     struct handle watch; /* WATCH, AWAIT */
@@ -119,8 +126,8 @@ struct request *request_create(struct core *core, struct session *session,
  * with it. */
 void request_free(struct core *core, struct request *request);
 
-/* Creates the LOCK of one name of the multi-lock of `parent`. NULL: there is no
- * room. */
+/* Creates the request for one name of the multi-lock of `parent`. NULL: there
+ * is no room. */
 struct request *request_create_member(
     struct core *core, const struct request *parent);
 
@@ -135,7 +142,7 @@ struct text multilock_name(const struct multilock *multilock, uint32_t place);
 struct multilock *multilock_of(
     const struct core *core, const struct request *request);
 
-/* The LOCK of member `place`; NULL: it is gone. */
+/* The request of member `place`; NULL: it is gone. */
 struct request *multilock_member(
     const struct core *core, const struct multilock *multilock, uint32_t place);
 

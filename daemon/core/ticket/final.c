@@ -41,9 +41,72 @@ command_refusal(enum command command, enum error_code reason)
     return refusal == REFUSAL_REASON ? reason : (enum error_code)refusal;
 }
 
+/* The answer to an UNLOCK of several names. */
+static void
+multilock_answer_release(struct core *core, const struct multilock *multilock)
+{
+    const struct request *parent = slab_get(&core->requests, multilock->parent);
+    struct reply reply;
+
+    if (multilock->failed == multilock->count) {
+        reply = answer_begin(core, parent->tag, "OK");
+        reply_pair_number(&reply, "count", multilock->holds);
+    } else {
+        answer_error_begin(core, &reply, parent->tag, multilock->failure);
+        reply_pair(
+            &reply, "name", multilock_name(multilock, multilock->failed));
+        reply_pair_number(&reply, "released", multilock->released);
+        reply_text(&reply, error_outcome(multilock->failure, COMMAND_UNLOCK));
+    }
+    answer_end(core, parent->session, &reply);
+}
+
+void
+multilock_released(struct core *core, struct multilock *multilock,
+    uint32_t place, enum error_code failure, uint32_t holds)
+{
+    const struct multilock_member *member = &multilock->members[place];
+    uint32_t failed = multilock->failed;
+
+    require(multilock->unanswered > 0);
+    if (failure == ERROR_COUNT) {
+        multilock->released++;
+        multilock->holds = holds > multilock->holds ? holds : multilock->holds;
+    } else if (failed == multilock->count ||
+               member->position < multilock->members[failed].position) {
+        multilock->failed = place;
+        multilock->failure = failure;
+    }
+    if (--multilock->unanswered > 0)
+        return;
+    multilock_answer_release(core, multilock);
+    multilock_end(core, multilock);
+}
+
+/* One name of an UNLOCK of several is answered. */
+static void
+member_released(struct core *core, struct request *member,
+    enum error_code failure, uint32_t holds)
+{
+    struct multilock *multilock = multilock_of(core, member);
+    uint32_t place = 0;
+
+    require(member->member == MEMBER_RELEASES);
+    while (multilock_member(core, multilock, place) != member)
+        place++;
+    member->multilock = HANDLE_NONE;
+    member->member = MEMBER_NONE;
+    request_free(core, member);
+    multilock_released(core, multilock, place, failure, holds);
+}
+
 void
 answer_count(struct core *core, struct request *request, uint32_t holds)
 {
+    if (request->member == MEMBER_RELEASES) {
+        member_released(core, request, ERROR_COUNT, holds);
+        return;
+    }
     struct reply reply = answer_begin(core, request->tag, "OK");
 
     require(request->command == COMMAND_UNLOCK);
@@ -116,6 +179,10 @@ static void
 multilock_refused(struct core *core, struct request *member,
     enum error_code code, const char *key, struct text value, const char *why)
 {
+    if (member->member == MEMBER_RELEASES) {
+        member_released(core, member, code, 0);
+        return;
+    }
     struct multilock *multilock = multilock_of(core, member);
     struct request *parent = slab_get(&core->requests, multilock->parent);
     struct reply reply;

@@ -1,5 +1,5 @@
 /*
- * LOCK of several names: all or none.
+ * LOCK of several names: all or none. UNLOCK of several names: each by itself.
  *
  * The names are taken one after the other in the order of their bytes, which is
  * the same for everybody, so that two such requests never wait for one another.
@@ -23,6 +23,7 @@
 
 #include "daemon/core/answer/answer.h"
 #include "daemon/core/model/hooks.h"
+#include "daemon/core/model/lock.h"
 #include "daemon/core/model/request.h"
 #include "daemon/core/model/stats.h"
 #include "daemon/core/model/ticket.h"
@@ -201,24 +202,26 @@ multilock_line_up(
     return false;
 }
 
-void
-multilock_begin(
+/* NULL: a limit or the request forbids it, and the request was refused. */
+static struct multilock *
+multilock_create(
     struct core *core, struct request *parent, const struct request_line *line)
 {
     struct multilock *multilock = slab_alloc(&core->multilocks);
 
     require(parent->ticket == NULL && parent->member == MEMBER_NONE);
     if (multilock == NULL) {
-        stats_turned_away(core, line->argument, ERROR_LIMIT);
+        if (line->command == COMMAND_LOCK)
+            stats_turned_away(core, line->argument, ERROR_LIMIT);
         request_limit(core, parent, "requests");
-        return;
+        return NULL;
     }
     const char *wrong = multilock_fill(multilock, line);
     if (wrong != NULL) {
         slab_free(&core->multilocks, multilock);
         count(core->counters, COUNTER_requests_bad);
         request_refuse(core, parent, ERROR_BADREQ, wrong);
-        return;
+        return NULL;
     }
     if (request_has(line, REQUEST_KEY_OWNER)) {
         struct text owner = line->word[REQUEST_KEY_OWNER];
@@ -227,8 +230,71 @@ multilock_begin(
     }
     multilock->parent = slab_handle(&core->requests, parent);
     parent->multilock = slab_handle(&core->multilocks, multilock);
-    if (multilock_line_up(core, multilock, parent))
+    return multilock;
+}
+
+void
+multilock_begin(
+    struct core *core, struct request *parent, const struct request_line *line)
+{
+    struct multilock *multilock = multilock_create(core, parent, line);
+
+    if (multilock != NULL && multilock_line_up(core, multilock, parent))
         multilock_advance(core, multilock);
+}
+
+/* The UNLOCK of one name takes its turn at the ticket, if there is one. False:
+ * there was no room. */
+static bool
+multilock_line_up_release(struct core *core, struct multilock *multilock,
+    struct request *parent, uint32_t place)
+{
+    struct lock *lock = lock_find(core, multilock_name(multilock, place));
+    struct ticket *ticket = NULL;
+
+    if (lock != NULL)
+        ticket = ticket_find(core, parent->session, lock,
+            text_make(multilock->owner, multilock->owner_len));
+    if (ticket == NULL)
+        return true;
+    struct request *member = request_create_member(core, parent);
+    if (member == NULL)
+        return false;
+    multilock->members[place].request = slab_handle(&core->requests, member);
+    member->member = MEMBER_RELEASES;
+    member->ticket = ticket;
+    list_push_back(&ticket->requests, &member->ticket_link);
+    return true;
+}
+
+void
+multilock_unlock(
+    struct core *core, struct request *parent, const struct request_line *line)
+{
+    struct multilock *multilock = multilock_create(core, parent, line);
+
+    if (multilock == NULL)
+        return;
+    multilock->failed = multilock->count;
+    multilock->unanswered = multilock->count;
+    for (uint32_t i = 0; i < multilock->count; i++) {
+        if (multilock_line_up_release(core, multilock, parent, i))
+            continue;
+        count(core->counters, COUNTER_limit_requests);
+        answer_limit(core, parent->session, parent->tag, "requests");
+        multilock_end(core, multilock);
+        return;
+    }
+    /* The tickets come at the end of the step. The last of these answers frees
+     * the multi-lock. */
+    uint32_t names = multilock->count;
+    for (uint32_t i = 0; i < names; i++) {
+        const struct request *member = multilock_member(core, multilock, i);
+        if (member != NULL)
+            ticket_stir(core, member->ticket);
+        else
+            multilock_released(core, multilock, i, ERROR_NOTHELD, 0);
+    }
 }
 
 bool

@@ -130,6 +130,11 @@ void multilock_granted(
 void multilock_begin(
     struct core *core, struct request *parent, const struct request_line *line);
 
+/* Begins an UNLOCK of several names. `parent` is refused and freed if a limit
+ * or the request forbids it. */
+void multilock_unlock(
+    struct core *core, struct request *parent, const struct request_line *line);
+
 /* Whether the multi-lock waits at a lock that another owner has. */
 bool multilock_is_waiting(
     const struct core *core, const struct request *member);
@@ -161,6 +166,11 @@ void request_limit(
 
 /* Frees the multi-lock, its members and its request, after the answer. */
 void multilock_end(struct core *core, struct multilock *multilock);
+
+/* One name of an UNLOCK of several is answered: by OK and the holds that are
+ * left if `failure` is ERROR_COUNT. The last name frees the multi-lock. */
+void multilock_released(struct core *core, struct multilock *multilock,
+    uint32_t place, enum error_code failure, uint32_t holds);
 
 /* Refuses a LOCK whose wait would never end, and frees the request. The ticket
  * leaves. */
