@@ -156,9 +156,10 @@ static const struct usage usages[] = {
         "order of the queue. With tabs: kind, position, session, broker,\n"
         "name, owner, fence, ttl_ms, age_ms, note, mode, permits, detached.\n"},
     {"locks", 0, 0, "no words",
-        "holdfast locks [-o FORMAT]\n"
+        "holdfast locks [--prefix P] [-o FORMAT]\n"
         "\n"
-        "Lists the locks that this broker's sessions hold or wait for. With\n"
+        "Lists the locks that this broker's sessions hold or wait for; with\n"
+        "--prefix those whose names begin with P. With\n"
         "tabs: name, state, holders, waiters, session, client, owner, fence,\n"
         "age_ms, note, mode, permits.\n"},
     {"sessions", 0, 0, "no words",

@@ -217,8 +217,21 @@ command_locks(struct settings *settings, char **argv)
 {
     static const struct list list = {
         "LOCKS", locks_columns, COUNT(locks_columns), false, NULL};
+    const char *prefix = NULL;
+    const struct option options[] = {
+        {.name = "prefix", .max = HOLDFAST_NAME_MAX, .text = &prefix},
+    };
+    struct words words;
+    char word[KEY_WORD_BYTES];
+    char line[KEY_WORD_BYTES + 32];
 
-    return list_command(settings, argv, "locks", &list, "LOCKS" PART_LIMIT);
+    if (!words_take(settings, "locks", options, COUNT(options), argv, &words))
+        return words.status;
+    if (prefix != NULL && !key_encode("locks", prefix, word))
+        return STATUS_USAGE;
+    (void)snprintf(line, sizeof(line), "LOCKS" PART_LIMIT "%s%s",
+        prefix != NULL ? " prefix=" : "", prefix != NULL ? word : "");
+    return list_print(settings, &list, line);
 }
 
 int

@@ -312,6 +312,9 @@ class ListTest(OutputCase):
                          ["lock5.499", "held", "1", "0"])
         output, _ = self.on_terminal(broker, "locks")
         self.assertEqual(len(output.splitlines()), 3001)
+        self.ends(0, broker, "locks", "--prefix", "a b/")
+        self.assertEqual(broker.received("LOCKS")[-1],
+                         "LOCKS limit=500 prefix=a%20b/ cursor=5")
 
     def test_sessions(self):
         broker = self.broker(SESSIONS=(

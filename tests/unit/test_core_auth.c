@@ -315,6 +315,11 @@ START_TEST(lists)
         "- ITEM name=desk/1 state=held holders=1 waiters=0 "
         "session=~ fence=7 age_ms=0");
     rig_expect(rig, desk, "- OK n=2");
+    rig_ask(
+        rig, desk, "LOCKS prefix=stock/1", "- ITEM name=stock/1 ~ ~ ~ ~ ~ ~");
+    rig_expect(rig, desk, "- OK n=1");
+    rig_ask(rig, desk, "LOCKS prefix=stock/2", "- OK n=0");
+    rig_ask(rig, desk, "LOCKS prefix=stock/12", "- OK n=0");
     rig_ask(rig, desk, "SESSIONS",
         "- ITEM session=~ user=desk peer=~ age_ms=~ idle_ms=~ holds=1 waits=0");
     rig_expect(rig, desk, "- OK n=1");

@@ -182,6 +182,22 @@ locks_item(struct core *core, struct session *session, const char *tag,
     answer_end(core, session, &reply);
 }
 
+/* Whether LOCKS lists the lock: in use, of that prefix, and for the user to
+ * see. */
+static bool
+locks_lists(const struct core *core, const struct session *session,
+    const struct request_line *line, const struct lock *lock)
+{
+    struct text name = text_make(lock->name, lock->name_len);
+
+    if (list_empty(&lock->holders) && lock->waiting == 0)
+        return false;
+    if (request_has(line, REQUEST_KEY_PREFIX) &&
+        !text_starts_with(name, line->word[REQUEST_KEY_PREFIX]))
+        return false;
+    return auth_sees(core, session, name);
+}
+
 void
 listing_locks(
     struct core *core, struct session *session, const struct request_line *line)
@@ -192,10 +208,7 @@ listing_locks(
 
     for (uint32_t i = listing_cursor(line); i < core->locks.touched; i++) {
         const struct lock *lock = slab_at(&core->locks, i);
-        if (lock != NULL && list_empty(&lock->holders) && lock->waiting == 0)
-            lock = NULL;
-        if (lock != NULL &&
-            !auth_sees(core, session, text_make(lock->name, lock->name_len)))
+        if (lock != NULL && !locks_lists(core, session, line, lock))
             lock = NULL;
         if (looked++ == LISTING_LOOKS || (lock != NULL && shown == limit)) {
             listing_end(core, session, line->tag, shown, i);
