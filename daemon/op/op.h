@@ -52,7 +52,8 @@ struct op_ticket {
     bool shared;
     bool detached;
     bool broken;
-    bool late; /* its broker should have renewed it by now */
+    bool late;   /* its broker should have renewed it by now */
+    bool leased; /* a hold with lease= */
     uint8_t session[16];
     uint8_t owner_hash[8];
     uint32_t generation;
@@ -61,6 +62,7 @@ struct op_ticket {
     uint64_t request; /* that of the operation, at that broker */
     uint64_t fence;
     uint64_t ttl_ms;   /* that remain; of the lease, or of the waiter's life */
+    uint64_t lease_ms; /* that remain of lease=; in full: it has not begun */
     uint64_t age_ms;   /* since grant or arrival */
     uint64_t since_us; /* that, by Redis' clock */
     struct text owner; /* refs, valid during the completion */

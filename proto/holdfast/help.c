@@ -154,7 +154,8 @@ static const struct usage usages[] = {
         "\n"
         "Lists the holders and waiters of the lock KEY, at any broker, in the\n"
         "order of the queue. With tabs: kind, position, session, broker,\n"
-        "name, owner, fence, ttl_ms, age_ms, note, mode, permits, detached.\n"},
+        "name, owner, fence, ttl_ms, age_ms, note, mode, permits, detached,\n"
+        "lease_ms (what is left of lease=; empty: the hold is renewed).\n"},
     {"locks", 0, 0, "no words",
         "holdfast locks [--prefix P] [-o FORMAT]\n"
         "\n"

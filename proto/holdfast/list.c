@@ -29,6 +29,7 @@ static const struct out_column show_columns[] = {
     {"mode", "MODE", OUT_TYPE_TEXT},
     {"permits", "PERMITS", OUT_TYPE_NUMBER},
     {"detached", "DETACHED", OUT_TYPE_NUMBER},
+    {"lease_ms", "LEASE", OUT_TYPE_MS},
 };
 
 static const struct out_column locks_columns[] = {

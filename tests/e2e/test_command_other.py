@@ -166,7 +166,8 @@ def input_is_full(process):
 
 SHOW = (
     "ITEM kind=holder session=5e0c broker=b1 fence=9007199254740991"
-    " ttl_ms=8000 age_ms=65000 name=shop%207 owner=till note=%1B[31m%09%0A\n"
+    " ttl_ms=8000 lease_ms=9000 age_ms=65000 name=shop%207 owner=till"
+    " note=%1B[31m%09%0A\n"
     "ITEM kind=waiter position=1 session=77aa broker=b2 age_ms=850"
     " note=%FF%C3%A4%E2%80%AE%22\n"
     "OK state=held mode=exclusive holders=1 waiters=1")
@@ -180,24 +181,24 @@ class ListTest(OutputCase):
         self.assertEqual(
             result.stdout.decode(),
             "holder\t\t5e0c\tb1\tshop 7\ttill\t9007199254740991\t8000\t65000"
-            "\t\\x1b[31m\\x09\\x0a\t\t\t\n"
+            "\t\\x1b[31m\\x09\\x0a\t\t\t\t9000\n"
             "waiter\t1\t77aa\tb2\t\t\t\t\t850"
-            "\t\\xff\u00e4\\xe2\\x80\\xae\"\t\t\t\n")
+            "\t\\xff\u00e4\\xe2\\x80\\xae\"\t\t\t\t\n")
 
     def test_show_of_other_kinds(self):
         for answer, columns, state in (
                 ("ITEM kind=holder mode=shared fence=5\n"
                  "OK state=held mode=shared holders=1 waiters=0",
-                 ["shared", "-", "-"],
+                 ["shared", "-", "-", "-"],
                  "job is held, shared (holders 1, waiters 0)"),
                 ("ITEM kind=holder permits=2 fence=5\n"
                  "OK state=held mode=semaphore limit=3 permits=2 holders=1"
-                 " waiters=0", ["-", "2", "-"],
+                 " waiters=0", ["-", "2", "-", "-"],
                  "job is held, 2 of 3 permits (holders 1, waiters 0)")):
             result = self.command(self.broker(SHOW=answer), "show", "job",
                                   "-o", "columns")
             _, holder, last = result.stdout.decode().splitlines()
-            self.assertEqual(holder.split()[-3:], columns)
+            self.assertEqual(holder.split()[-4:], columns)
             self.assertEqual(last, state)
 
     def test_show_on_a_terminal(self):
@@ -207,7 +208,8 @@ class ListTest(OutputCase):
         header, holder, waiter, state = output.decode().splitlines()
         self.assertEqual(header.split(), [
             "KIND", "POSITION", "SESSION", "BROKER", "NAME", "OWNER", "FENCE",
-            "TTL", "AGE", "NOTE", "MODE", "PERMITS", "DETACHED"])
+            "TTL", "AGE", "NOTE", "MODE", "PERMITS", "DETACHED",
+            "LEASE"])
         self.assertEqual(header.index("NOTE"), waiter.index("\\xff"))
         self.assertEqual(holder.index("5e0c"), waiter.index("77aa"))
         self.assertIn(" 8.0s  1m05s  ", holder)
@@ -220,7 +222,8 @@ class ListTest(OutputCase):
         holder, waiter, state = map(json.loads, result.stdout.splitlines())
         self.assertEqual(holder, {
             "kind": "holder", "session": "5e0c", "broker": "b1",
-            "fence": 9007199254740991, "ttl_ms": 8000, "age_ms": 65000,
+            "fence": 9007199254740991, "ttl_ms": 8000, "lease_ms": 9000,
+            "age_ms": 65000,
             "name": "shop 7", "owner": "till", "note": "\x1b[31m\t\n"})
         self.assertEqual(waiter["note"], "\ufffd\u00e4\u202e\"")
         self.assertEqual(waiter["position"], 1)

@@ -117,9 +117,11 @@ void rig_pass(struct rig *rig, uint64_t ms);
 void rig_stall(struct rig *rig, uint64_t ms);
 
 /* The session's next line without its free text; empty: there is none. */
-const char *rig_line(struct rig *rig, unsigned session);
+char *rig_line(struct rig *rig, unsigned session);
 
-/* Its next line is this one; a '~' stands for any run of non-blanks. */
+/* Its next line is this one; a '~' stands for any run of non-blanks. A pattern
+ * without `lease_ms=` or `renewed=` passes over that pair: each OK of a LOCK
+ * has one of them. */
 void rig_expect(struct rig *rig, unsigned session, const char *pattern);
 void rig_silent(struct rig *rig, unsigned session);
 

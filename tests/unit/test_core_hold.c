@@ -6,6 +6,7 @@
 #include "tests/unit/core_rig.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define LEASE_US    ((uint64_t)RIG_LEASE_MS * 1000)
@@ -430,6 +431,66 @@ SESSION_TEST(lease_longer)
     ck_assert_uint_eq(rig_count(rig, COUNTER_jeopardies), 0);
 }
 
+/* lease_ms of a HELD with one hold, from now on. */
+static uint64_t
+lease_told_us(struct rig *rig, unsigned s)
+{
+    rig_say(rig, s, "1 HELD");
+    const char *pair = strstr(rig_line(rig, s), " lease_ms=");
+    ck_assert(pair != NULL);
+    uint64_t left_ms = strtoull(pair + strlen(" lease_ms="), NULL, 10);
+    rig_expect(rig, s, "1 OK n=1");
+    return rig->now_us + 1000 * left_ms;
+}
+
+static const unsigned lease_told_rows[] = {2, 25, 31, 70};
+
+/* No lease_ms is more than was left until LOST, nor much less. */
+SESSION_TEST(lease_told)
+{
+    char line[40];
+    uint64_t lease_us = lease_told_rows[_i] * (uint64_t)SECOND_US;
+    uint64_t latest_us = 0;
+
+    snprintf(line, sizeof(line), "LOCK a lease=%us", lease_told_rows[_i]);
+    rig_lock(rig, s, line, 5);
+    uint64_t began_us = rig->now_us;
+    ck_assert_uint_ge(
+        lease_told_us(rig, s) - began_us, lease_us - lease_us / 99 - 400000);
+    while (rig->sessions[s].written == 0) {
+        uint64_t told_us = lease_told_us(rig, s);
+        latest_us = told_us > latest_us ? told_us : latest_us;
+        rig_pass(rig, 3);
+        while (rig->op_count > 0 && rig->ops[0]->kind == OP_RENEW)
+            rig_granted(rig, rig->ops[0], 5);
+    }
+    rig_expect(rig, s, "* LOST a fence=5 reason=expired");
+    ck_assert_uint_le(latest_us, rig->now_us);
+    ck_assert_uint_ge(latest_us + 5000, rig->now_us);
+}
+
+SESSION_TEST(renewed_told)
+{
+    rig_ask(rig, s, "1 HELD", "1 OK n=0");
+    rig_say(rig, s, "2 LOCK a");
+    rig_granted(rig, rig_op(rig, OP_ACQUIRE), 5);
+    rig_expect(rig, s, "2 OK fence=5 ttl_ms=~ count=1 renewed=1");
+    rig_ask(
+        rig, s, "3 HELD", "3 ITEM name=a fence=5 ttl_ms=~ count=1 renewed=1");
+    rig_expect(rig, s, "3 OK n=1");
+    rig_say(rig, s, "4 LOCK b lease=10s");
+    rig_granted(rig, rig_op(rig, OP_ACQUIRE), 6);
+    rig_expect(rig, s, "4 OK fence=6 ttl_ms=9898 count=1 lease_ms=9898");
+    rig_ask(rig, s, "5 LOCK b a",
+        "5 OK fence=6,5 ttl_ms=9898 count=2 lease_ms=9898");
+    rig_ask(
+        rig, s, "6 LOCK a lease=9s", "6 OK fence=5 ttl_ms=~ count=3 renewed=1");
+    rig_say(rig, s, "7 LOCK c d");
+    rig_granted(rig, rig_op(rig, OP_ACQUIRE), 7);
+    rig_granted(rig, rig_op(rig, OP_ACQUIRE), 8);
+    rig_expect(rig, s, "7 OK fence=7,8 ttl_ms=~ count=1 renewed=1");
+}
+
 SESSION_TEST(renew_longer)
 {
     rig_lock(rig, s, "1 LOCK a lease=10s", 5);
@@ -441,8 +502,8 @@ SESSION_TEST(renew_longer)
     ck_assert_uint_eq(op->hard_end_us, rig->now_us + 20 * SECOND_US);
     rig_silent(rig, s);
     rig_granted(rig, op, 5);
-    rig_expect(rig, s, "3 OK ttl_ms=19798");
-    rig_expect(rig, s, "4 OK fence=5 ttl_ms=19798 count=2");
+    rig_expect(rig, s, "3 OK ttl_ms=19798 lease_ms=19798");
+    rig_expect(rig, s, "4 OK fence=5 ttl_ms=19798 count=2 lease_ms=19798");
     rig_pass(rig, 19790);
     rig_silent(rig, s);
     rig_pass(rig, 10);
@@ -598,6 +659,8 @@ core_hold_suite(void)
     tcase_add_test(tests, unlock_refused);
     tcase_add_test(tests, lease_shorter);
     tcase_add_test(tests, lease_longer);
+    tcase_add_loop_test(tests, lease_told, 0, ROWS(lease_told_rows));
+    tcase_add_test(tests, renewed_told);
     tcase_add_test(tests, renew_longer);
     tcase_add_test(tests, renew_longer_fails);
     tcase_add_test(tests, renew_shorter);

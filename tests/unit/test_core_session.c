@@ -785,6 +785,8 @@ SESSION_TEST(show)
             .broker = "broker-9",
             .fence = 5,
             .ttl_ms = 100,
+            .leased = true,
+            .lease_ms = 4000,
             .age_ms = 7,
             .owner = TEXT("o"),
             .client = TEXT("c"),
@@ -804,7 +806,7 @@ SESSION_TEST(show)
             .ticket_count = 3});
     rig_expect(rig, s,
         "1 ITEM kind=holder session=~ broker=broker-9 fence=5 ttl_ms=100 "
-        "age_ms=7 name=c owner=o note=n%20n");
+        "lease_ms=4000 age_ms=7 name=c owner=o note=n%20n");
     rig_expect(rig, s,
         "1 ITEM kind=waiter position=1 session=~ broker=broker-8 age_ms=3");
     rig_expect(rig, s,

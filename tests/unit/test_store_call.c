@@ -1001,6 +1001,48 @@ SRIG_TEST(inspect, srig_single())
     }
 }
 
+/* The end of a lease=; its length, while its grant is not claimed. */
+static const struct lease_shown_row {
+    unsigned flags;
+    bool from_now;
+    double hold;
+    bool leased;
+    uint64_t lease_ms;
+} lease_shown_rows[] = {
+    {7, false, 0, false, 0},
+    {7, true, 900, true, 900},
+    {7, true, -5, true, 0},
+    {3, false, 5000, true, 5000},
+    {1, false, 5000, false, 0},
+};
+
+SRIG_TEST(lease_shown, srig_single())
+{
+    const struct lease_shown_row *row = &lease_shown_rows[_i];
+    const struct op *op = srig_op(rig, OP_INSPECT, 0);
+    const double ends = 4e12;
+    char bytes[600] = {0};
+
+    srig_sends(rig, 0, "EVALSHA 1");
+    size_t at = srig_encode(rig, bytes, 1, RECORD_OK);
+    char *head = bytes + at + BYTES_INSPECTED;
+    char *ticket = head + BYTES_HEAD;
+    bytes[at] = 1;
+    head[AT_HEAD_WIDTH] = BYTES_TICKET;
+    head[AT_HEAD_LIVE] = 1;
+    head[AT_HEAD_GRANTED] = row->flags > 1;
+    ticket[AT_TICKET_FLAGS] = (char)row->flags;
+    memcpy(ticket + AT_TICKET_ENDS, &ends, 8);
+    const double now_ms = (double)(srig_time_us(rig) / 1000);
+    const double hold = row->hold + (row->from_now ? now_ms : 0);
+    memcpy(ticket + AT_TICKET_HOLD, &hold, 8);
+    srig_bytes(rig, 0, bytes, (size_t)(ticket + BYTES_TICKET - bytes));
+    srig_status(rig, op, OP_OK);
+    ck_assert_uint_eq(op->result.ticket_count, 1);
+    ck_assert(op->result.tickets[0].leased == row->leased);
+    ck_assert_uint_eq(op->result.tickets[0].lease_ms, row->lease_ms);
+}
+
 /* A hold is not as old as a clock says that was set forward since. */
 SRIG_TEST(inspected_age, srig_single())
 {
@@ -1071,6 +1113,7 @@ store_call_suite(void)
     tcase_add_test(tests, random_bytes);
     tcase_add_test(tests, inspect);
     tcase_add_test(tests, inspected_age);
+    tcase_add_loop_test(tests, lease_shown, 0, ROWS(lease_shown_rows));
     suite_add_tcase(suite, tests);
     return suite;
 }

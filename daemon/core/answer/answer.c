@@ -5,6 +5,7 @@
 #include "daemon/core/answer/answer.h"
 
 #include "daemon/core/model/session_table.h"
+#include "daemon/core/model/ticket.h"
 
 #include "daemon/base/assert.h"
 
@@ -117,6 +118,24 @@ listing_end(struct core *core, struct session *session, const char *tag,
     if (next > 0)
         reply_pair_number(&reply, "cursor", next);
     answer_end(core, session, &reply);
+}
+
+void
+reply_lease(struct reply *reply, bool leased, uint64_t lease_ms)
+{
+    if (leased)
+        reply_pair_number(reply, "lease_ms", lease_ms);
+    else
+        reply_pair_number(reply, "renewed", 1);
+}
+
+void
+answer_lease(
+    struct core *core, struct reply *reply, const struct ticket *ticket)
+{
+    bool leased = ticket->hard_end_us != NEVER;
+
+    reply_lease(reply, leased, leased ? ticket_lease_ms(core, ticket) : 0);
 }
 
 void

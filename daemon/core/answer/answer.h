@@ -50,6 +50,13 @@ uint32_t listing_limit(const struct request_line *line);
 void listing_end(struct core *core, struct session *session, const char *tag,
     uint32_t shown, uint32_t next);
 
+/* Adds what is left of the lease of a hold; or that its broker renews it. */
+void reply_lease(struct reply *reply, bool leased, uint64_t lease_ms);
+
+/* The same for a hold of this broker. */
+void answer_lease(
+    struct core *core, struct reply *reply, const struct ticket *ticket);
+
 /* Adds the kind of a hold: shared, or its permits. Nothing is said of an
  * exclusive hold. */
 void listing_kind(struct reply *reply, const struct ask *ask);

@@ -64,7 +64,9 @@ detached_answer(
         return;
     }
     struct reply reply = answer_begin(core, request->tag, "OK");
-    reply_pair_number(&reply, "ttl_ms", result_left_us(core, result) / 1000);
+    uint64_t left_ms = result_left_us(core, result) / 1000;
+    reply_pair_number(&reply, "ttl_ms", left_ms);
+    reply_lease(&reply, true, left_ms);
     answer_end(core, request->session, &reply);
     request_free(core, request);
 }

@@ -55,6 +55,8 @@ show_ticket(struct core *core, const struct request *request,
     if (ticket->granted) {
         reply_pair_number(&reply, "fence", ticket->fence);
         reply_pair_number(&reply, "ttl_ms", ticket->ttl_ms);
+        if (ticket->leased || !ticket->broken)
+            reply_lease(&reply, ticket->leased, ticket->lease_ms);
     }
     reply_pair_number(&reply, "age_ms", ticket->age_ms);
     reply_pair_if(&reply, "name", ticket->client);
@@ -121,6 +123,7 @@ held_item(struct core *core, const struct request *request,
     reply_pair_number(&reply, "fence", ticket->fence);
     reply_pair_number(&reply, "ttl_ms", ticket_ttl_ms(core, ticket));
     reply_pair_number(&reply, "count", ticket_known_holds(ticket));
+    answer_lease(core, &reply, ticket);
     listing_kind(&reply, &ticket->ask);
     reply_pair_if(&reply, "owner", ticket_owner(ticket));
     reply_pair_if(&reply, "note", ticket_note(ticket));

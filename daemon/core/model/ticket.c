@@ -18,6 +18,7 @@
 #include "daemon/core/model/op_pool.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/stats.h"
+#include "daemon/core/model/times.h"
 #include "daemon/op/op.h"
 
 #include "daemon/base/assert.h"
@@ -226,6 +227,27 @@ ticket_ttl_ms(const struct core *core, const struct ticket *ticket)
     if (ticket->session != NULL)
         left_us = us_min(left_us, session_silence_us(core, ticket->session));
     return left_us / 1000;
+}
+
+/*
+ * LOST comes at the deadline of the last renewal, which is less than a margin
+ * of a lease before the end. Until then the clocks may drift for all that is
+ * left.
+ */
+uint64_t
+ticket_lease_ms(const struct core *core, const struct ticket *ticket)
+{
+    uint64_t lease_us = us_from_ms(core->settings.lease_ms);
+    uint64_t end_us = ticket->hard_end_us;
+
+    require(end_us != NEVER && end_us >= ticket->deadline_us);
+    if (end_us <= ticket->deadline_us + drift_margin_us(lease_us)) {
+        end_us = ticket->deadline_us;
+    } else {
+        uint64_t left_us = end_us - us_min(end_us, core->now_us);
+        end_us -= drift_margin_us(left_us > lease_us ? left_us : lease_us);
+    }
+    return (end_us - us_min(end_us, core->now_us)) / 1000;
 }
 
 void

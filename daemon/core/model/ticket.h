@@ -167,6 +167,10 @@ void ticket_log(const struct ticket *ticket, enum log_level level,
 /* Time in ms that the client may count on without more from the broker. */
 uint64_t ticket_ttl_ms(const struct core *core, const struct ticket *ticket);
 
+/* Time in ms that is left of the lease= of a hold, by the belief of its client.
+ * The hold has such a lease. */
+uint64_t ticket_lease_ms(const struct core *core, const struct ticket *ticket);
+
 /* Counts the deadline for PING: attended tickets, those with lease= apart. */
 void ticket_count_deadline(const struct ticket *ticket);
 

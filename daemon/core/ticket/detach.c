@@ -47,6 +47,7 @@ hold_detached(
     reply_pair_number(&reply, "fence", ticket->fence);
     reply_pair_number(&reply, "ttl_ms", left_us / 1000);
     reply_pair_number(&reply, "count", 1);
+    reply_lease(&reply, true, left_us / 1000);
     answer_end(core, request->session, &reply);
     request_free(core, request);
     ticket_rest(core, ticket);

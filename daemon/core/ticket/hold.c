@@ -44,6 +44,7 @@ answer_hold(struct core *core, struct request *request, struct ticket *ticket)
     reply_pair_number(&reply, "fence", ticket->fence);
     reply_pair_number(&reply, "ttl_ms", ticket_ttl_ms(core, ticket));
     reply_pair_number(&reply, "count", ticket->holds);
+    answer_lease(core, &reply, ticket);
     answer_end(core, request->session, &reply);
     if (request->wanted)
         core->hooks->wanted(core, ticket);

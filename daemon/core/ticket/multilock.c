@@ -85,6 +85,7 @@ multilock_answer(struct core *core, const struct multilock *multilock,
     char fences[LOCK_NAMES_MAX * 21];
     uint64_t by_position[LOCK_NAMES_MAX] = {0};
     uint64_t ttl_ms = UINT64_MAX;
+    uint64_t lease_ms = UINT64_MAX;
     uint32_t holds = UINT32_MAX;
     size_t len = 0;
 
@@ -94,6 +95,8 @@ multilock_answer(struct core *core, const struct multilock *multilock,
         require(ticket != NULL);
         by_position[multilock->members[i].position] = ticket->fence;
         ttl_ms = us_min(ttl_ms, ticket_ttl_ms(core, ticket));
+        if (ticket->hard_end_us != NEVER)
+            lease_ms = us_min(lease_ms, ticket_lease_ms(core, ticket));
         if (ticket->holds < holds)
             holds = ticket->holds;
     }
@@ -106,6 +109,7 @@ multilock_answer(struct core *core, const struct multilock *multilock,
     reply_pair(&reply, "fence", text_make(fences, len));
     reply_pair_number(&reply, "ttl_ms", ttl_ms);
     reply_pair_number(&reply, "count", holds);
+    reply_lease(&reply, lease_ms != UINT64_MAX, lease_ms);
     answer_end(core, parent->session, &reply);
 }
 

@@ -22,6 +22,7 @@ answer_ttl(
 
     require(request->ticket == ticket && ticket->holds > 0);
     reply_pair_number(&reply, "ttl_ms", ticket_ttl_ms(core, ticket));
+    answer_lease(core, &reply, ticket);
     answer_end(core, request->session, &reply);
     request_free(core, request);
 }

@@ -474,8 +474,13 @@ view_add(struct round *round, const struct op_ticket *ticket, uint32_t node)
             &view->ticket.owner, &view->ticket.client, &view->ticket.note};
         for (int i = 0; i < 3; i++)
             keep_word(view->words[i], words[i]);
-    } else if (ticket->ttl_ms < view->ticket.ttl_ms) {
-        view->ticket.ttl_ms = ticket->ttl_ms;
+    } else {
+        if (ticket->ttl_ms < view->ticket.ttl_ms)
+            view->ticket.ttl_ms = ticket->ttl_ms;
+        if (ticket->leased &&
+            (!view->ticket.leased || ticket->lease_ms < view->ticket.lease_ms))
+            view->ticket.lease_ms = ticket->lease_ms;
+        view->ticket.leased = view->ticket.leased || ticket->leased;
     }
     if ((view->seen & node) != 0)
         return;

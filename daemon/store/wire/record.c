@@ -557,6 +557,21 @@ is_late(const char *at, uint64_t time_ms)
            (hold == 0 || ends < hold);
 }
 
+/* The rest of a lease=, which begins when the broker claims the grant. */
+static void
+read_lease(const char *at, uint64_t time_ms, struct op_ticket *ticket)
+{
+    uint64_t hold = DOUBLE(at, TICKET, HOLD);
+
+    ticket->leased = ticket->granted && hold > 0;
+    if (!ticket->leased)
+        ticket->lease_ms = 0;
+    else if ((UINT(at, TICKET, FLAGS) & TICKET_CLAIMED) == 0)
+        ticket->lease_ms = hold;
+    else
+        ticket->lease_ms = hold > time_ms ? hold - time_ms : 0;
+}
+
 static bool
 read_ticket(
     const char *at, size_t width, uint64_t time_ms, struct op_ticket *ticket)
@@ -580,6 +595,7 @@ read_ticket(
     ticket->request = UINT(whose, IDENTITY, REQUEST);
     ticket->fence = DOUBLE(at, TICKET, FENCE);
     ticket->ttl_ms = ends > time_ms ? ends - time_ms : 0;
+    read_lease(at, time_ms, ticket);
     ticket->since_us = since;
     ticket->age_ms = time_ms > since / 1000 ? time_ms - since / 1000 : 0;
     memcpy(
