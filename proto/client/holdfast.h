@@ -339,7 +339,7 @@ enum holdfast_status holdfast_submit_cancel(
 enum holdfast_status holdfast_submit_unlock(struct holdfast *h,
     const char *name, const char *owner, uint64_t fence, uint64_t *request);
 
-/* Sets a new lease for a hold taken with `lease_ms`. */
+/* Sets a new end for a hold. From then on the broker does not renew it. */
 enum holdfast_status holdfast_submit_renew(struct holdfast *h, const char *name,
     const char *owner, uint64_t fence, uint64_t lease_ms, uint64_t *request);
 

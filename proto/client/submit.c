@@ -323,7 +323,13 @@ holdfast_submit_renew(struct holdfast *h, const char *name, const char *owner,
     if (fence > 0)
         line_add(&line, " fence=%" PRIu64, fence);
     line_add_owner(&line, owner);
-    return name_submit(h, &line, PENDING_RENEW, name, owner, request);
+    enum holdfast_status status =
+        name_submit(h, &line, PENDING_RENEW, name, owner, request);
+    struct holdfast_kept *kept =
+        holdfast_kept_find(h, name, owner != NULL ? owner : "");
+    if (status == HOLDFAST_SUCCESS && kept != NULL)
+        kept->leased = true; /* no PING tells its deadline from now on */
+    return status;
 }
 
 enum holdfast_status

@@ -279,8 +279,7 @@ class Player(Lane):
             return False
         yield from self.simple(
             self.clients[found[1].actor[0]],
-            f"RENEW {self.hold_words(*found)} lease=10m",
-            "OK" if found[1].lease == "long" else "CONFLICT")
+            f"RENEW {self.hold_words(*found)} lease=10m", "OK")
         return True
 
     def do_claim(self):

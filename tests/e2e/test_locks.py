@@ -198,8 +198,10 @@ class LeaseTest(BrokerCase):
         client.err("RENEW lease/other lease=1s", "NOTHELD")
         client.err("RENEW lease/renew lease=1s owner=x", "NOTHELD")
         client.ok("LOCK lease/watched")
-        client.err("RENEW lease/watched lease=1s", "CONFLICT")
-        client.event("LOST", reason="expired")
+        client.ok("RENEW lease/watched lease=600ms")
+        for _ in range(2):
+            client.event("LOST", reason="expired")
+        self.connect().ok("LOCK lease/watched wait=2s")
 
     def test_renew_sooner_and_later(self):
         client, other = self.connect(), self.connect()
@@ -639,8 +641,8 @@ class ErrorTest(BrokerCase):
         return client.err("UNLOCK errors/lost", "LOST")
 
     def produce_conflict(self):
-        client = self.connect("LOCK errors/conflict")
-        return client.err("RENEW errors/conflict lease=1s", "CONFLICT")
+        client = self.connect("LOCK errors/conflict mode=shared")
+        return client.err("LOCK errors/conflict", "CONFLICT")
 
     def produce_deadlock(self):
         one, two = self.connect(), self.connect()

@@ -267,9 +267,6 @@ hold_refused(
                 task, PROMISE_STALE, request, a, "it was the hold's fence");
         if (task->count == 0)
             task_odd(task, PROMISE_STALE, request, a, "nothing is held");
-    } else if (strcmp(a->code, "CONFLICT") == 0) {
-        if (task->lease_ms > 0)
-            task_odd(task, PROMISE_ANSWERED, request, a, "it has a lease=");
     } else if (unlock && (strcmp(a->code, "INDOUBT") == 0 ||
                              strcmp(a->code, "INTERNAL") == 0)) {
         if (task->count > 1 && !task->client->draining)
@@ -293,8 +290,7 @@ renew_answered(
     if (request->fence != 0 && request->fence != task->fence)
         task_odd(
             task, PROMISE_STALE, request, a, "its fence is not the hold's");
-    else if (!a->has_ttl || task->count == 0 ||
-             (task->lease_ms == 0 && task_remnant(task, task->lock) == NULL))
+    else if (!a->has_ttl || task->count == 0)
         task_odd(task, PROMISE_ANSWERED, request, a, "there is none to renew");
     else if (a->ttl_ms > request->lease_ms)
         task_odd(task, PROMISE_ANSWERED, request, a, "it was asked for less");

@@ -303,8 +303,8 @@ task_send_renew(struct task *task, uint64_t asked_ms)
         send_fence(request, client, task->fence);
     wire_end(client);
     task->renews++;
-    if (task->lease_ms == 0)
-        return true;
+    if (task->lease_ms == 0) /* it has one from now on */
+        task->lease_ms = (uint32_t)asked_ms;
     task->renewed = true;
     uint64_t margin_us = asked_ms * 10 + 2000;
     uint64_t end_us = boot_us(task) + asked_ms * 1000;

@@ -51,7 +51,7 @@ static const struct {
     {"NOTHELD", "retry=0", TO(UNLOCK) | TO(RENEW) | TO(UNWATCH) | TO(KILL)},
     {"STALE", "retry=0", TO(UNLOCK) | TO(RENEW)},
     {"LOST", "retry=0", TO(UNLOCK) | TO(RENEW) | TO(CLAIM)},
-    {"CONFLICT", "retry=0", TO(RENEW) | TO(LOCK) | TO(BAD)},
+    {"CONFLICT", "retry=0", TO(LOCK) | TO(BAD)},
     {"DEADLOCK", "retry=1", TO(LOCK)},
     {"UNAVAILABLE", "retry=1",
         TO(LOCK) | TO(RENEW) | TO(SHOW) | TO(CLAIM) | TO(WATCH) | TO(BREAK) |

@@ -203,6 +203,11 @@ static const struct talk_script scripts[] = {
         "lock a lease=60000 | >* | < 1 OK fence=5 ttl_ms=9000 count=1\n"
         "@1000 | renew a 5 2000 | @100 | < 2 OK ttl_ms=2000\n"
         "until a 5 3000\n"},
+    {"renew_gives_a_lease",
+        "lock a | >* | < 1 OK fence=5 ttl_ms=9000 count=1 | =* | +3000\n"
+        "> 2 PING | renew a 5 6000 | >* | < 2 OK ttl_ms=9000\n"
+        "until a 5 9000 | < 3 OK ttl_ms=6000 | until a 5 9000 | =*\n"
+        "+2000 | > 4 HELD\n"},
     {"lease_is_not_pinged",
         /* The answer to PING leaves out leases; HELD has them. */
         "lock a lease=6000 | >* | < 1 OK fence=5 ttl_ms=3000 count=1 | =*\n"

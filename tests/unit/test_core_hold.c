@@ -65,7 +65,8 @@ SESSION_TEST(unlock_answered_late)
 SESSION_TEST(reentry)
 {
     rig_lock(rig, s, "LOCK a", 5);
-    rig_ask(rig, s, "LOCK a wait=0 lease=1s", "- OK fence=5 ttl_ms=~ count=2");
+    rig_ask(rig, s, "LOCK a wait=0 lease=1s",
+        "- OK fence=5 ttl_ms=~ count=2 renewed=1 ignored=lease");
     rig_ask(rig, s, "LOCK a", "- OK fence=5 ttl_ms=~ count=3");
     rig_no_op(rig);
     for (int left = 2; left > 0; left--) {
@@ -73,11 +74,58 @@ SESSION_TEST(reentry)
             rig, s, "UNLOCK a", left == 2 ? "- OK count=2" : "- OK count=1");
     }
     rig_no_op(rig);
-    rig_ask(rig, s, "RENEW a lease=1s", "- ERR CONFLICT retry=0");
     rig_say(rig, s, "UNLOCK a");
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     rig_expect(rig, s, "- OK count=0");
     ck_assert_uint_eq(rig_count(rig, COUNTER_reentries), 2);
+}
+
+/* A re-entry changes nothing of the hold, and says what it named in vain. */
+SESSION_TEST(ignored)
+{
+    rig_lock(rig, s, "1 LOCK a note=n lease=9s delay=2s", 5);
+    rig_ask(rig, s, "2 LOCK a note=n lease=9s delay=2s",
+        "2 OK fence=5 ttl_ms=~ count=2");
+    rig_ask(rig, s, "3 LOCK a note=m lease=8s delay=1s",
+        "3 OK fence=5 ttl_ms=~ count=3 ignored=note,lease,delay");
+    rig_ask(rig, s, "4 LOCK a note=m lease=9s",
+        "4 OK fence=5 ttl_ms=~ count=4 ignored=note");
+    rig_lock(rig, s, "5 LOCK b", 6);
+    rig_ask(rig, s, "6 LOCK b delay=1s",
+        "6 OK fence=6 ttl_ms=~ count=2 ignored=delay");
+    rig_say(rig, s, "7 LOCK b c lease=9s note=o");
+    rig_granted(rig, rig_op(rig, OP_ACQUIRE), 7);
+    rig_expect(rig, s, "7 OK fence=6,7 ttl_ms=~ count=1 ignored=note,lease");
+}
+
+/* RENEW gives a hold an end, also where Redis does not hear of it. */
+SESSION_TEST(renew_gives_a_lease)
+{
+    bool heard = _i;
+
+    rig_lock(rig, s, "1 LOCK a", 5);
+    rig_say(rig, s, "2 RENEW a lease=20s");
+    struct op *op = rig_op(rig, OP_RENEW);
+    ck_assert(op->sets_end);
+    ck_assert_uint_eq(op->hard_end_us, rig->now_us + 20 * SECOND_US);
+    if (heard) {
+        rig_granted(rig, op, 5);
+        rig_expect(rig, s, "2 OK ttl_ms=~ lease_ms=19798");
+    } else {
+        rig_status(rig, op, OP_UNSENT);
+        rig_expect(rig, s, "2 ERR UNAVAILABLE retry=1");
+    }
+    rig_ask(rig, s, "3 HELD",
+        "3 ITEM name=a fence=5 ttl_ms=~ count=1 lease_ms=19798");
+    rig_expect(rig, s, "3 OK n=1");
+    /* It counts no more for PING: what is left is the session's silence. */
+    rig_ask(rig, s, "4 LOCK a lease=20s", "4 OK fence=5 ttl_ms=~ count=2");
+    rig_pass(rig, 19790);
+    rig_silent(rig, s);
+    rig_pass(rig, 10);
+    rig_expect(rig, s, "* LOST a fence=5 reason=expired");
+    if (heard)
+        ck_assert_uint_eq(rig_count(rig, COUNTER_renewals), 1);
 }
 
 SESSION_TEST(owners)
@@ -483,8 +531,8 @@ SESSION_TEST(renewed_told)
     rig_expect(rig, s, "4 OK fence=6 ttl_ms=9898 count=1 lease_ms=9898");
     rig_ask(rig, s, "5 LOCK b a",
         "5 OK fence=6,5 ttl_ms=9898 count=2 lease_ms=9898");
-    rig_ask(
-        rig, s, "6 LOCK a lease=9s", "6 OK fence=5 ttl_ms=~ count=3 renewed=1");
+    rig_ask(rig, s, "6 LOCK a lease=9s",
+        "6 OK fence=5 ttl_ms=~ count=3 renewed=1 ignored=lease");
     rig_say(rig, s, "7 LOCK c d");
     rig_granted(rig, rig_op(rig, OP_ACQUIRE), 7);
     rig_granted(rig, rig_op(rig, OP_ACQUIRE), 8);
@@ -645,6 +693,8 @@ core_hold_suite(void)
     tcase_add_test(tests, unlock_answered_late);
     tcase_add_test(tests, reentry);
     tcase_add_test(tests, owners);
+    tcase_add_test(tests, ignored);
+    tcase_add_loop_test(tests, renew_gives_a_lease, 0, 2);
     tcase_add_test(tests, requests_in_order);
     tcase_add_test(tests, deadline_from_sending);
     tcase_add_test(tests, deadline_before_all_else);

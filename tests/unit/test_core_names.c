@@ -305,7 +305,7 @@ SESSION_TEST(least_of_all)
     rig_lock(rig, s, "2 LOCK c", 5);
     rig_say(rig, s, "3 LOCK c b a lease=2500");
     grant_on(rig, "b", 6);
-    rig_expect(rig, s, "3 OK fence=5,6,4 ttl_ms=2473 count=1");
+    rig_expect(rig, s, "3 OK fence=5,6,4 ttl_ms=2473 count=1 ignored=lease");
     ck_assert_uint_eq(rig->op_count, 1);
     struct op *op = op_on(rig, OP_RENEW, "b");
     ck_assert(op->sets_end);

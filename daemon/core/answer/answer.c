@@ -4,6 +4,7 @@
  */
 #include "daemon/core/answer/answer.h"
 
+#include "daemon/core/model/request.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/ticket.h"
 
@@ -136,6 +137,45 @@ answer_lease(
     bool leased = ticket->hard_end_us != NEVER;
 
     reply_lease(reply, leased, leased ? ticket_lease_ms(core, ticket) : 0);
+}
+
+#define IGNORES_NOTE  1u
+#define IGNORES_LEASE 2u
+#define IGNORES_DELAY 4u
+
+unsigned
+hold_ignores(const struct ticket *ticket, const struct request *request,
+    uint64_t hold_ms)
+{
+    struct text note = text_make(request->note, request->note_len);
+    uint32_t delay_ms = request->ask.delay_ms;
+    unsigned ignored = 0;
+
+    if (note.len > 0 && !text_equal(note, ticket_note(ticket)))
+        ignored |= IGNORES_NOTE;
+    if (hold_ms > 0 && hold_ms != ticket->ask.hold_ms)
+        ignored |= IGNORES_LEASE;
+    if (delay_ms > 0 && delay_ms != ticket->ask.delay_ms)
+        ignored |= IGNORES_DELAY;
+    return ignored;
+}
+
+void
+reply_ignored(struct reply *reply, unsigned ignored)
+{
+    static const struct text words[] = {
+        {",note", 5}, {",lease", 6}, {",delay", 6}};
+    char list[sizeof(",note,lease,delay")];
+    size_t len = 0;
+
+    for (unsigned i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        if ((ignored & 1u << i) == 0)
+            continue;
+        memcpy(list + len, words[i].at, words[i].len);
+        len += words[i].len;
+    }
+    if (len > 0)
+        reply_pair(reply, "ignored", text_make(list + 1, len - 1));
 }
 
 void

@@ -57,6 +57,14 @@ void reply_lease(struct reply *reply, bool leased, uint64_t lease_ms);
 void answer_lease(
     struct core *core, struct reply *reply, const struct ticket *ticket);
 
+/* The keys of the LOCK that have another value than its hold, which a re-entry
+ * does not change: bits for reply_ignored(). `hold_ms` is its lease=. */
+unsigned hold_ignores(const struct ticket *ticket,
+    const struct request *request, uint64_t hold_ms);
+
+/* Adds ignored=WORD,WORD, if there is any. */
+void reply_ignored(struct reply *reply, unsigned ignored);
+
 /* Adds the kind of a hold: shared, or its permits. Nothing is said of an
  * exclusive hold. */
 void listing_kind(struct reply *reply, const struct ask *ask);

@@ -56,6 +56,7 @@ struct multilock {
     struct handle parent; /* the request */
     uint32_t count;
     uint32_t got; /* so many of them, from the first, are had */
+    unsigned ignored;
     /* of an UNLOCK */
     uint32_t unanswered;
     uint32_t released;

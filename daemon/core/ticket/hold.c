@@ -45,6 +45,7 @@ answer_hold(struct core *core, struct request *request, struct ticket *ticket)
     reply_pair_number(&reply, "ttl_ms", ticket_ttl_ms(core, ticket));
     reply_pair_number(&reply, "count", ticket->holds);
     answer_lease(core, &reply, ticket);
+    reply_ignored(&reply, hold_ignores(ticket, request, request->ask.hold_ms));
     answer_end(core, request->session, &reply);
     if (request->wanted)
         core->hooks->wanted(core, ticket);
@@ -386,14 +387,10 @@ hold_renew(struct core *core, struct ticket *ticket, struct request *request)
     if (hold_is_unattended(core, ticket, request) ||
         fence_is_stale(core, ticket, request))
         return false;
-    if (ticket->ask.hold_ms == 0) {
-        request_refuse(core, request, ERROR_CONFLICT,
-            "the broker renews this hold itself");
-        return false;
-    }
     uint64_t end_us = us_add(core->now_us, us_from_ms(request->ask.hold_ms));
     if (!hold_ask(core, ticket, request, end_us, true))
         return false;
+    ticket->ask.hold_ms = request->ask.hold_ms;
     hold_end_by(ticket, core->now_us, end_us);
     ticket_arm(core, ticket);
     return true;

@@ -110,6 +110,7 @@ multilock_answer(struct core *core, const struct multilock *multilock,
     reply_pair_number(&reply, "ttl_ms", ttl_ms);
     reply_pair_number(&reply, "count", holds);
     reply_lease(&reply, lease_ms != UINT64_MAX, lease_ms);
+    reply_ignored(&reply, multilock->ignored);
     answer_end(core, parent->session, &reply);
 }
 
@@ -128,6 +129,7 @@ multilock_finish(struct core *core, struct multilock *multilock)
             ticket_set_lease(core, ticket, parent->ask.hold_ms);
         if (parent->wanted)
             core->hooks->wanted(core, ticket);
+        multilock->ignored |= hold_ignores(ticket, parent, parent->ask.hold_ms);
     }
     multilock_answer(core, multilock, parent);
     multilock_end(core, multilock);
