@@ -35,24 +35,6 @@ local BACK = 1500
 -- those that stood before it come in any order.
 local GATHER = 100
 
--- Makes room for words in every ticket of the record.
-local function widen(r, words)
-    local width = TICKET + 64 * math.ceil(words / 64)
-    if width <= r.width then
-        return
-    end
-    if r.stored > 0 then
-        local raw = call('GETRANGE', r.key, HEAD, HEAD + r.stored * r.width - 1)
-        local padding = string.rep('\0', width - r.width)
-        local tickets = {}
-        for at = 1, #raw, r.width do
-            tickets[#tickets + 1] = sub(raw, at, at + r.width - 1) .. padding
-        end
-        call('SETRANGE', r.key, HEAD, table.concat(tickets))
-    end
-    r.width = width
-end
-
 -- The wanted ticket, which stands nowhere yet.
 local function ticket_asked(arg)
     local flags, mode, words, permits, limit, lease, delay, hold, latest, seen =
@@ -169,19 +151,6 @@ local function fence_anew(r, t, seen)
     return true
 end
 
--- It has the words of who asks now.
-local function words_anew(r, t, arg)
-    local words = sub(arg, IDENTITY + ACQUIRE + 1)
-    if #words == 0 and t.words == 0 then
-        return
-    end
-    widen(r, #words)
-    t.words = #words
-    call('SETRANGE', r.key, ticket_at(r, t.place) + TICKET,
-        words .. string.rep('\0', r.width - TICKET - #words))
-    r.raw = nil
-end
-
 -- The ticket that stands there already, or nil; and a status where it is not to
 -- be had by this broker.
 local function ticket_standing(r, asked, flags, limit, seen, arg)
@@ -224,7 +193,7 @@ local function ticket_standing(r, asked, flags, limit, seen, arg)
         elseif asked.hold > 0 then -- it begins with this LOCK
             t.hold = now + asked.hold
         end
-        words_anew(r, t, arg)
+        words_anew(r, t, sub(arg, IDENTITY + ACQUIRE + 1))
     end
     return t
 end

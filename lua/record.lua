@@ -774,6 +774,36 @@ local function words_of(r, t)
     return call('GETRANGE', r.key, from, from + words - 1)
 end
 
+-- Makes room for words in every ticket of the record.
+local function widen(r, words)
+    local width = TICKET + 64 * math.ceil(words / 64)
+    if width <= r.width then
+        return
+    end
+    if r.stored > 0 then
+        local raw = call('GETRANGE', r.key, HEAD, HEAD + r.stored * r.width - 1)
+        local padding = string.rep('\0', width - r.width)
+        local tickets = {}
+        for at = 1, #raw, r.width do
+            tickets[#tickets + 1] = sub(raw, at, at + r.width - 1) .. padding
+        end
+        call('SETRANGE', r.key, HEAD, table.concat(tickets))
+    end
+    r.width = width
+end
+
+-- Gives a ticket the words of who asks now.
+local function words_anew(r, t, words)
+    if #words == 0 and t.words == 0 then
+        return
+    end
+    widen(r, #words)
+    t.words = #words
+    call('SETRANGE', r.key, ticket_at(r, t.place) + TICKET,
+        words .. string.rep('\0', r.width - TICKET - #words))
+    r.raw = nil
+end
+
 -- The holder in the way: how long holds last in ms (0: nobody knows), the age
 -- of the first hold, and its words.
 local function about_holder(r)

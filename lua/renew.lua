@@ -28,12 +28,16 @@
 -- 2048 the hold is detached from now on, for `hold` ms.
 -- 4096 no ticket, but the detached hold with that fence: it ends in `hold` ms.
 --      CONFLICT: that hold is not detached.
+-- 8192 from now on the hold has other words. These three stand behind the
+--      argument, each with a byte for its length.
 --
 -- The result of a hold that ends by itself says in how many ms (again), as far
 -- as that goes. The result of a ticket taken over has its kind: mode B, permits
 -- I4, limit I4, delay I4, hold d, and its words. Hold: ms left to it, or that a
 -- waiter gets; 0: no end.
 --@include call.lua
+
+local arguments = ARGV[2]
 
 -- The way for every record.
 local function general()
@@ -42,7 +46,8 @@ local function general()
 
 local LOOK, SETS_END, MOVES, TELL, SHARES, WATCH = 1, 2, 4, 8, 16, 32
 local RAISES, AGREED, HOLDS, OVERDUE, WAITERS = 64, 128, 256, 512, 1024
-local DETACHES, BY_FENCE = 2048, 4096
+local DETACHES, BY_FENCE, WORDS = 2048, 4096, 8192
+local NO_WORDS = '\0\0\0'
 
 -- In how many ms a hold ends by itself; 0: it does not.
 local function end_of(t)
@@ -89,7 +94,7 @@ local function hold_extend(r, t, ask)
         call('PEXPIRE', r.key, forget_in(r, max(forget_after, idle_after)))
         r.flags = bit.bor(r.flags, KEPT)
     end
-    if soon or r.stamped or r.raised or r.longest < ask.lease or
+    if soon or r.stamped or r.news or r.longest < ask.lease or
         t.ends < r.low then
         r.longest = max(r.longest, ask.lease)
         r.low = min(r.low, t.ends)
@@ -231,8 +236,13 @@ local function hold_speaks(r, t, ask)
             math.fmod(ask.seen, 16) > 0
         t.fence = free and ask.seen or own_fence(r.fence)
         -- Watchers that looked meanwhile were told of a smaller one.
-        r.fence, r.raised, r.news = max(r.fence, t.fence), true, true
+        r.fence, r.news = max(r.fence, t.fence), true
         ticket_store(r, t)
+    end
+    if ask.words then
+        words_anew(r, t, ask.words ~= NO_WORDS and ask.words or '')
+        ticket_store(r, t)
+        r.news = true
     end
     if claims then
         ticket_hold(t)
@@ -268,13 +278,26 @@ local function hold_speaks(r, t, ask)
         return hold_extend(r, t, ask)
     end
     hold_result(t)
-    if t.ends < r.low then
-        r.low = t.ends
+    if t.ends < r.low or r.news then
+        r.low = min(r.low, t.ends)
         record_store(r)
     end
 end
 
-return function(key, arg, read)
+-- The words behind an argument, which ends at `at`, or nil.
+local function words_at(at)
+    local flags = unpack_at('<I2', arguments, at - RENEW + RENEW_FLAGS + 1)
+    if bit.band(flags, WORDS) == 0 then
+        return nil
+    end
+    local from = at
+    for _ = 1, 3 do
+        at = at + 1 + byte(arguments, at + 1)
+    end
+    return sub(arguments, from + 1, at)
+end
+
+local function renew(key, arg, read, words)
     local place, arrival, fence, flags, lease, hold, latest, seen =
         unpack_at(RENEW_FORMAT, arg, IDENTITY + 1)
     if now > latest then
@@ -334,7 +357,8 @@ return function(key, arg, read)
             older = older, shares = bit.band(flags, SHARES) ~= 0,
             raises = bit.band(flags, RAISES) ~= 0,
             agreed = bit.band(flags, AGREED) ~= 0,
-            detaches = bit.band(flags, DETACHES) ~= 0, told = hold})
+            detaches = bit.band(flags, DETACHES) ~= 0, told = hold,
+            words = words})
     end
     expire(r) -- first, for it may suspend this broker's tickets
     t.flags = WAITS
@@ -342,13 +366,19 @@ return function(key, arg, read)
     ticket_store(r, t)
     pass_on(r, seen, OK, t, bit.band(flags, TELL) ~= 0, moves)
 end
+
+-- Returns the bytes of words behind the argument, which begins after `at`.
+return function(key, at, read)
+    local words = words_at(at + IDENTITY + RENEW)
+    renew(key, sub(arguments, at + 1, at + IDENTITY + RENEW), read, words)
+    return words and #words or 0
+end
 end
 
 -- Of the head: stored and first, where there is one ticket alone.
 local ALONE = '\1\0\0\0\0\0\0\0'
 local NOTHING = '\0\0\0\0'
 local find = string.find
-local arguments = ARGV[2]
 local idle_after = unpack_at('<I4', header, HEADER_IDLE_AFTER + 1)
 -- Flags, lease, hold and latest, as many renewals of a call have them in
 -- common; whether that is plain, and what follows from it.
@@ -403,12 +433,13 @@ local function renew_plain(key, at, raw)
     return true
 end
 
+local at = 0
 for i = 1, #KEYS do
     local raw = pcall_redis('GETRANGE', KEYS[i], '0', TEXT(HEAD + TICKET - 1))
-    local at = (IDENTITY + RENEW) * (i - 1)
     if type(raw) ~= 'string' or not renew_plain(KEYS[i], at, raw) then
         slow = slow or general()
-        slow(KEYS[i], sub(arguments, at + 1, at + IDENTITY + RENEW), raw)
+        at = at + slow(KEYS[i], at, raw)
     end
+    at = at + IDENTITY + RENEW
 end
 return reply()

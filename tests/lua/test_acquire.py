@@ -494,6 +494,41 @@ class Words(ScriptCase):
         self.assert_order(who(0), who(2), who(4), who(6), who(7))
         self.assertEqual(self.shown()[-1], (who(7), self.LONGEST))
 
+    def test_other_words_for_a_hold(self):
+        holder = self.queue(2)[0]
+        for words in (self.LONGEST, self.SOME, (b"", b"", b"n"),
+                      (b"", b"", b""), self.LONGEST):
+            for place in (0, 7):
+                self.says(self.one.renew(
+                    who(0), fence=holder.fence, arrival=holder.arrival,
+                    place=place, words=words), OK)
+                self.assertEqual(self.shown(), [
+                    (who(0), words if any(words) else ()),
+                    (who(1), ()), (who(2), ())])
+        for number in range(3):
+            self.assert_holder(who(number))
+            self.one.release(who(number))
+
+    def test_other_words_in_a_batch(self):
+        """They end where the next argument begins, whatever the result."""
+        keys = [f"{KEY}{number}" for number in range(5)]
+        held = [self.hold(who(number), key=key, words=self.SOME)
+                for number, key in enumerate(keys)]
+        self.one.release(who(3), keys[3])
+        words = [None, self.LONGEST, (b"", b"", b""), self.SOME, None]
+        results = self.one.call("renew", *(
+            (key, scripts.renew(who(number), fence=held[number].fence,
+                                arrival=held[number].arrival,
+                                words=words[number]))
+            for number, key in enumerate(keys)))
+        self.assertEqual([result.status for result in results],
+                         [OK, OK, OK, GONE, OK])
+        for key, expected in zip(keys, (
+                [self.SOME], [self.LONGEST], [()], [], [self.SOME])):
+            _, _, tickets = self.one.inspect(key)
+            self.assertEqual([scripts.unpack_words(ticket.words)
+                              for ticket in tickets], expected)
+
     def test_every_length(self):
         self.hold(who(0))
         for length in range(0, 129):

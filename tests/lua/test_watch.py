@@ -36,6 +36,14 @@ class Watch(ClockCase):
         self.one.release(who(1))
         self.assert_told(KEY)
 
+    def test_of_other_words(self):
+        holder = self.hold(who(0))
+        self.watch()
+        self.one.renew(who(0), fence=holder.fence, words=(b"", b"", b"n"))
+        self.assert_told(KEY)
+        self.one.renew(who(0), fence=holder.fence)
+        self.assert_told()
+
     def test_of_who_waits_outside_of_the_record(self):
         for broker, tells in ((self.one, True), (self.two, False)):
             self.says(broker.acquire(who(1 if tells else 2), no_queue=True,
