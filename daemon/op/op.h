@@ -132,6 +132,7 @@ struct op {
     bool unclean;  /* OP_RELEASE: lock-delay begins */
     bool watch;    /* OP_LOOK: changes are to be told for a lease */
     bool waits;    /* with `watch`: so are the first wait and the last's end */
+    bool notes;    /* OP_RENEW: the hold has these words from now on */
     bool sets_end; /* OP_RENEW: a client's own, whose end may be nearer */
     bool holds;    /* OP_RENEW with `moves`: of what this broker holds */
     bool raises;   /* OP_RENEW: the fence is `seen`, where it is lower */

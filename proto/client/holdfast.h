@@ -321,6 +321,10 @@ enum holdfast_status holdfast_submit_lock_all(struct holdfast *h,
     const char *const *names, size_t name_count,
     const struct holdfast_lock_options *options, uint64_t *request);
 
+/* Sets another note for a hold; `note` NULL: none. */
+enum holdfast_status holdfast_submit_note(struct holdfast *h, const char *name,
+    const char *owner, uint64_t fence, const char *note, uint64_t *request);
+
 /*
  * Waits until nobody holds the lock, and takes nothing. OK has the fence of the
  * last grant, and its note=, if the broker knows them. `wait_ms`: 0 looks once;

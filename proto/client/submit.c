@@ -333,6 +333,22 @@ holdfast_submit_renew(struct holdfast *h, const char *name, const char *owner,
 }
 
 enum holdfast_status
+holdfast_submit_note(struct holdfast *h, const char *name, const char *owner,
+    uint64_t fence, const char *note, uint64_t *request)
+{
+    struct holdfast_line line;
+
+    line_begin(&line, "NOTE", name);
+    if (note != NULL)
+        line_add_word(&line, " note=", note, HOLDFAST_NOTE_MAX);
+    if (fence > 0)
+        line_add(&line, " fence=%" PRIu64, fence);
+    line_add_owner(&line, owner);
+    /* The answer tells the deadline, as that of a RENEW. */
+    return name_submit(h, &line, PENDING_RENEW, name, owner, request);
+}
+
+enum holdfast_status
 holdfast_submit_cancel(struct holdfast *h, uint64_t target, uint64_t *request)
 {
     struct holdfast_pending *lock = holdfast_pending_of(h, target);

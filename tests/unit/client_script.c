@@ -154,6 +154,9 @@ request_do(struct talk *talk, char **word)
     else if (strcmp(verb, "renew") == 0)
         status = holdfast_submit_renew(h, word[1], owner, talk_number(word[2]),
             talk_number(word[3]), &request);
+    else if (strcmp(verb, "note") == 0)
+        status = holdfast_submit_note(
+            h, word[1], owner, talk_number(word[2]), word[3], &request);
     else if (strcmp(verb, "cancel") == 0)
         status = holdfast_submit_cancel(h, talk_number(word[1]), &request);
     else if (strcmp(verb, "submit") == 0)

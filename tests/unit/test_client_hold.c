@@ -203,6 +203,10 @@ static const struct talk_script scripts[] = {
         "lock a lease=60000 | >* | < 1 OK fence=5 ttl_ms=9000 count=1\n"
         "@1000 | renew a 5 2000 | @100 | < 2 OK ttl_ms=2000\n"
         "until a 5 3000\n"},
+    {"note", "lock a | >* | < 1 OK fence=5 ttl_ms=9000 count=1 | =* | +1000\n"
+             "note a 5 b%c | > 2 NOTE a note=b%25c fence=5\n"
+             "< 2 OK ttl_ms=9500 renewed=1 | until a 5 10500 | =*\n"
+             "+3167 | > 3 PING\n"},
     {"renew_gives_a_lease",
         "lock a | >* | < 1 OK fence=5 ttl_ms=9000 count=1 | =* | +3000\n"
         "> 2 PING | renew a 5 6000 | >* | < 2 OK ttl_ms=9000\n"

@@ -251,8 +251,9 @@ START_TEST(locks)
         "- ERR DENIED retry=0 right=lock name=desk/7");
     answer(rig, s, "RENEW desk/7 lease=1s", "- ERR DENIED retry=0 right=lock");
     answer(rig, s, "CLAIM desk/7 fence=1", "- ERR DENIED retry=0 right=lock");
+    answer(rig, s, "NOTE desk/7 note=x", "- ERR DENIED retry=0 right=lock");
     rig_no_op(rig);
-    ck_assert_uint_eq(rig_count(rig, COUNTER_requests_denied), 5);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_requests_denied), 6);
     ck_assert_uint_eq(answered(rig, NAMESPACE_denied), 3);
     rig_say(rig, s, "UNLOCK stock/7");
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);

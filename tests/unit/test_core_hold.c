@@ -128,6 +128,80 @@ SESSION_TEST(renew_gives_a_lease)
         ck_assert_uint_eq(rig_count(rig, COUNTER_renewals), 1);
 }
 
+static void
+shows_note(struct rig *rig, unsigned s, const char *note)
+{
+    char line[80];
+
+    snprintf(line, sizeof(line),
+        "9 ITEM name=a fence=5 ttl_ms=~ count=1 owner=o%s%s",
+        note[0] != '\0' ? " note=" : "", note);
+    rig_ask(rig, s, "9 HELD", line);
+    rig_expect(rig, s, "9 OK n=1");
+}
+
+SESSION_TEST(note)
+{
+    rig_lock(rig, s, "1 LOCK a owner=o note=n", 5);
+    rig_ask(rig, s, "2 NOTE a note=m", "2 ERR NOTHELD retry=0");
+    rig_ask(rig, s, "2 NOTE a owner=o fence=4", "2 ERR STALE retry=0");
+    rig_no_op(rig);
+    rig_say(rig, s, "3 NOTE a owner=o fence=5 note=m");
+    struct op *op = rig_op(rig, OP_RENEW);
+    ck_assert(op->notes && !op->sets_end && op->hard_end_us == WHEEL_NEVER);
+    ck_assert(text_equal(op->words[0], TEXT("o")));
+    ck_assert(text_equal(op->words[2], TEXT("m")));
+    rig_granted(rig, op, 5);
+    rig_expect(rig, s, "3 OK ttl_ms=~ renewed=1");
+    shows_note(rig, s, "m");
+    /* One after the other, for the earlier one could run last. */
+    rig_say(rig, s, "4 NOTE a owner=o");
+    rig_say(rig, s, "5 NOTE a owner=o note=k");
+    ck_assert_uint_eq(rig->op_count, 1);
+    op = rig_op(rig, OP_RENEW);
+    ck_assert(op->notes && op->words[2].len == 0);
+    shows_note(rig, s, "");
+    rig_granted(rig, op, 5);
+    rig_expect(rig, s, "4 OK ttl_ms=~ renewed=1");
+    rig_granted(rig, rig_op(rig, OP_RENEW), 5);
+    rig_expect(rig, s, "5 OK ttl_ms=~ renewed=1");
+    shows_note(rig, s, "k");
+    rig_pass(rig, 12000);
+    ck_assert(!rig_op(rig, OP_RENEW)->notes);
+}
+
+/* Redis does not answer: the next renewal has the note. */
+SESSION_TEST(note_later)
+{
+    bool unsent = _i;
+
+    rig_lock(rig, s, "1 LOCK a owner=o", 5);
+    rig_say(rig, s, "2 NOTE a note=m owner=o");
+    rig_status(rig, rig_op(rig, OP_RENEW), unsent ? OP_UNSENT : OP_UNKNOWN);
+    rig_expect(
+        rig, s, unsent ? "2 ERR UNAVAILABLE retry=1" : "2 ERR INDOUBT retry=1");
+    shows_note(rig, s, "m");
+    rig_pass(rig, 12000);
+    struct op *op = rig_op(rig, OP_RENEW);
+    ck_assert(op->notes && text_equal(op->words[2], TEXT("m")));
+    rig_granted(rig, op, 5);
+    rig_silent(rig, s);
+    rig_pass(rig, 12000);
+    ck_assert(!rig_op(rig, OP_RENEW)->notes);
+}
+
+/* Redis has lost the hold: it is put again with the new note. */
+SESSION_TEST(note_of_a_lost_hold)
+{
+    rig_lock(rig, s, "1 LOCK a owner=o", 5);
+    rig_say(rig, s, "2 NOTE a note=m owner=o");
+    rig_status(rig, rig_op(rig, OP_RENEW), OP_MISSING);
+    struct op *op = rig_op(rig, OP_RECLAIM);
+    ck_assert(text_equal(op->words[2], TEXT("m")));
+    rig_granted(rig, op, 5);
+    rig_expect(rig, s, "2 OK ttl_ms=~ renewed=1");
+}
+
 SESSION_TEST(owners)
 {
     rig_lock(rig, s, "1 LOCK a owner=x", 5);
@@ -694,6 +768,9 @@ core_hold_suite(void)
     tcase_add_test(tests, reentry);
     tcase_add_test(tests, owners);
     tcase_add_test(tests, ignored);
+    tcase_add_test(tests, note);
+    tcase_add_loop_test(tests, note_later, 0, 2);
+    tcase_add_test(tests, note_of_a_lost_hold);
     tcase_add_loop_test(tests, renew_gives_a_lease, 0, 2);
     tcase_add_test(tests, requests_in_order);
     tcase_add_test(tests, deadline_from_sending);

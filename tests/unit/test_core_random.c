@@ -327,13 +327,14 @@ say_any(unsigned slot)
         "UNLOCK %c owner=w", "UNLOCK %c fence=%f",
         "UNLOCK %c fence=%f detached=1",
         "RENEW %c fence=%f lease=3000 detached=1", "RENEW %c lease=300",
-        "RENEW %c lease=3000", "CLAIM %c fence=%f count=1",
-        "CLAIM %c fence=%f count=2 owner=w", "CANCEL %t", "CANCEL %t",
-        "WATCH %c", "UNWATCH %c", "AWAIT %c", "AWAIT %c wait=0",
-        "AWAIT %c wait=50", "SHOW %c", "BREAK %c", "BREAK %c fence=%f", "HELD",
-        "STATUS", "SLOW", "TOP", "AUDIT", "SESSIONS", "KILL %s", "LOCKS",
-        "STATS", "PING", "HELLO", "HELLO keep=300", "HELLO keep=2s",
-        "HELLO resume=%s gen=%g keep=2s", "HELLO resume=%s gen=%g", "QUIT"};
+        "RENEW %c lease=3000", "NOTE %c note=x", "UNLOCK %c f z",
+        "CLAIM %c fence=%f count=1", "CLAIM %c fence=%f count=2 owner=w",
+        "CANCEL %t", "CANCEL %t", "WATCH %c", "UNWATCH %c", "AWAIT %c",
+        "AWAIT %c wait=0", "AWAIT %c wait=50", "SHOW %c", "BREAK %c",
+        "BREAK %c fence=%f", "HELD", "STATUS", "SLOW", "TOP", "AUDIT",
+        "SESSIONS", "KILL %s", "LOCKS", "STATS", "PING", "HELLO",
+        "HELLO keep=300", "HELLO keep=2s", "HELLO resume=%s gen=%g keep=2s",
+        "HELLO resume=%s gen=%g", "QUIT"};
     const char *from = lines[pick(sizeof(lines) / sizeof(lines[0]))];
     char line[120] = "";
     unsigned lock = pick(LOCKS);

@@ -67,10 +67,14 @@ SESSION_TEST(held_and_free)
     inspected(rig, 3, 9, "");
     rig_expect(rig, s, "* HELD a fence=9 holders=3 name=shop owner=w");
     rig_event(rig, s, CORE_MORE);
-    /* The same again is no news. */
+    /* The same again is no news; another note of the same holder is. */
     changed(rig);
     inspected(rig, 3, 9, "");
     rig_silent(rig, s);
+    changed(rig);
+    inspected(rig, 3, 9, "n");
+    rig_expect(rig, s, "* HELD a fence=9 holders=3 name=shop owner=w note=n");
+    rig_event(rig, s, CORE_MORE);
     changed(rig);
     inspected(rig, 0, 0, "");
     rig_expect(rig, s, "* FREE a");

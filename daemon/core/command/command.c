@@ -41,6 +41,16 @@ request_value(
     return request_has(line, key) ? line->value[key] : otherwise;
 }
 
+static void
+request_set_note(struct request *request, const struct request_line *line)
+{
+    struct text note = request_word(line, REQUEST_KEY_NOTE);
+
+    require(note.len <= sizeof(request->note));
+    memcpy(request->note, note.at, note.len);
+    request->note_len = (uint8_t)note.len;
+}
+
 /* Takes an earlier session over, where that was asked. False: it cannot be; the
  * client was told. */
 static bool
@@ -184,7 +194,7 @@ lock_would_reenter(const struct core *core, const struct session *session,
             container_of(link, struct request, ticket_link);
         if (last->command == COMMAND_UNLOCK || last->state == REQUEST_ENDED)
             return false;
-        if (last->command != COMMAND_RENEW)
+        if (last->command != COMMAND_RENEW && last->command != COMMAND_NOTE)
             return true;
     }
     return ticket->state == TICKET_HELD && ticket->fate != FATE_UNATTENDED;
@@ -236,10 +246,7 @@ command_lock(
         stats_turned_away(core, line->argument, ERROR_LIMIT);
         return;
     }
-    struct text note = request_word(line, REQUEST_KEY_NOTE);
-    require(note.len <= sizeof(request->note));
-    memcpy(request->note, note.at, note.len);
-    request->note_len = (uint8_t)note.len;
+    request_set_note(request, line);
     request->ask = ask;
     if (request_value(line, REQUEST_KEY_PROGRESS, 0) != 0)
         request->progress = PROGRESS_WANTED;
@@ -438,7 +445,7 @@ unlock_names(
         multilock_unlock(core, request, line);
 }
 
-/* UNLOCK and RENEW: something is done to a hold that should be there. */
+/* UNLOCK, RENEW, NOTE: something is done to a hold that should be there. */
 void
 command_of_hold(
     struct core *core, struct session *session, const struct request_line *line)
@@ -468,6 +475,7 @@ command_of_hold(
     request->ticket = ticket;
     request->fence = request_value(line, REQUEST_KEY_FENCE, 0);
     request->ask.hold_ms = request_value(line, REQUEST_KEY_LEASE, 0);
+    request_set_note(request, line);
     list_push_back(&ticket->requests, &request->ticket_link);
     ticket_advance(core, ticket);
 }

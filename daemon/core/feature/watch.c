@@ -100,6 +100,7 @@ watch_tell(struct core *core, struct watch *watch)
     answer_end(core, watch->session, &reply);
     watch->told = true;
     watch->told_fence = news->fence;
+    watch->told_edition = news->edition;
     watch->told_holders = news->holders;
     watch->told_detached = news->detached;
 }
@@ -127,6 +128,7 @@ watch_has_news(const struct core *core, struct watch *watch)
     return !watch->told || held != (watch->told_holders > 0) ||
            (held && (news->fence != watch->told_fence ||
                         news->detached != watch->told_detached ||
+                        news->edition != watch->told_edition ||
                         news->holders != watch->told_holders));
 }
 
@@ -273,6 +275,7 @@ static void
 news_take(
     struct core *core, struct lock_news *news, const struct op_result *result)
 {
+    const struct lock_news was = *news;
     uint64_t barred_ms = us_max(result->delay_ms, result->ttl_ms);
 
     news->known = true;
@@ -300,6 +303,8 @@ news_take(
     news->last_fence = us_max(news->last_fence, news->fence);
     if (result->arrival > 1)
         news->last_fence = us_max(news->last_fence, result->fence);
+    news->edition += !text_equal(text_make(was.note, was.note_len),
+        text_make(news->note, news->note_len));
 }
 
 static void

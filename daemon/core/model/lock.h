@@ -26,6 +26,7 @@ struct lock_news {
     uint64_t fence;       /* the newest holder's; 0: nobody holds it */
     uint64_t words_fence; /* of the grant that has these words */
     bool detached;        /* the newest hold */
+    uint32_t edition;     /* another one for another note */
     uint8_t client_len;
     uint8_t owner_len;
     uint8_t note_len;
@@ -76,10 +77,11 @@ struct watch {
     enum watch_kind kind;
     const struct await_calls *await; /* ref; WATCH_AWAIT */
     enum watch_state state;
-    bool told; /* an event was sent, with these two; AWAIT: it was inspected */
+    bool told; /* an event was sent, with these; AWAIT: it was inspected */
     uint32_t told_waiters; /* WATCH_WAITERS: of the last WANTED, or fewer */
     uint32_t told_holders;
     bool told_detached;
+    uint32_t told_edition;
     uint64_t told_fence;
 };
 

@@ -337,7 +337,7 @@ ticket_check(const struct ticket *ticket)
         require(held && ticket->ask.shared);
     if (ticket->jeopardy)
         require(held && ticket->jeopardy_us == NEVER);
-    if (ticket->reborn)
+    if (ticket->reborn || ticket->note_due)
         require(held);
     if (ticket->unheard)
         require(state == TICKET_WAITING);
@@ -397,6 +397,7 @@ ticket_set_state(
         ticket->downgrade = DOWNGRADE_NONE;
         ticket->jeopardy = false;
         ticket->reborn = false;
+        ticket->note_due = false;
     }
     wheel_remove(&core->wheel, &ticket->timer);
     ticket_check(ticket);

@@ -119,6 +119,7 @@ struct ticket {
     bool doubt;     /* an answer was lost: it may have been granted, or freed */
     bool hinted;    /* ASKING, WAITING: a grant was told meanwhile */
     bool unheard;   /* WAITING: the last question got no answer */
+    bool note_due;  /* HELD: Redis has not confirmed the note */
     bool jeopardy;  /* HELD: JEOPARDY was sent */
     bool moving;    /* it was claimed, and Redis has not confirmed it */
     bool used;      /* any state: its request id has been used */

@@ -396,6 +396,27 @@ hold_renew(struct core *core, struct ticket *ticket, struct request *request)
     return true;
 }
 
+/* Another note. Until Redis has confirmed it each renewal has it, for Redis may
+ * come back as it was before. */
+static bool
+hold_set_note(struct core *core, struct ticket *ticket, struct request *request)
+{
+    if (request->state != REQUEST_QUEUED)
+        return true;
+    if (hold_is_unattended(core, ticket, request) ||
+        fence_is_stale(core, ticket, request))
+        return false;
+    bool was_due = ticket->note_due;
+    ticket->note_due = true;
+    if (!hold_ask(core, ticket, request, ticket->hard_end_us, false)) {
+        ticket->note_due = was_due;
+        return false;
+    }
+    ticket_set_note(ticket, text_make(request->note, request->note_len));
+    ticket_words(ticket, slab_get(&core->ops, ticket->renew_op));
+    return true;
+}
+
 void
 hold_claimed(struct core *core, struct ticket *ticket, struct request *request)
 {
@@ -440,15 +461,15 @@ hold_claim(struct core *core, struct ticket *ticket, struct request *request)
     return hold_ask(core, ticket, request, ticket->hard_end_us, false);
 }
 
-/* Whether Redis is being told of a new end, also by a detachment: of two such
- * the earlier one could run last. */
+/* Whether Redis is being told of a new end, also by a detachment, or of a new
+ * note: of two such the earlier one could run last. */
 static bool
-hold_ends(const struct core *core, const struct ticket *ticket)
+hold_changes(const struct core *core, const struct ticket *ticket)
 {
     const struct op *op = slab_get(&core->ops, ticket->renew_op);
 
     require(op == NULL || op->kind == OP_RENEW || op->kind == OP_RECLAIM);
-    return op != NULL && (op->sets_end || op->detaches);
+    return op != NULL && (op->sets_end || op->detaches || op->notes);
 }
 
 /* Serves the first request of a hold. True where it must be waited for. */
@@ -458,13 +479,15 @@ hold_serve(struct core *core, struct ticket *ticket, struct request *request)
     require(ticket_request(ticket) == request);
     if (request->command == COMMAND_UNLOCK)
         return hold_unlock(core, ticket, request);
-    if (hold_ends(core, ticket))
+    if (hold_changes(core, ticket))
         return true;
     /* A lost ticket is put again as it is, before anything changes it. */
     if (ticket_reclaims(core, ticket) && request->command != COMMAND_LOCK)
         return true;
     if (request->command == COMMAND_RENEW)
         return hold_renew(core, ticket, request);
+    if (request->command == COMMAND_NOTE)
+        return hold_set_note(core, ticket, request);
     if (request->command == COMMAND_CLAIM)
         return hold_claim(core, ticket, request);
     require(request->command == COMMAND_LOCK);

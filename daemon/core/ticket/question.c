@@ -171,6 +171,7 @@ ticket_send_renewal(struct core *core, struct ticket *ticket,
     op->shares = ticket->downgrade != DOWNGRADE_NONE;
     op->moves = ticket->moving;
     op->holds = true;
+    op->notes = ticket->note_due;
     op->deadline_us = us_min(deadline_us, ticket->deadline_us);
     ticket_words(ticket, op);
     ticket->renew_op = slab_handle(&core->ops, op);

@@ -102,17 +102,22 @@ hold_renewed(struct core *core, struct ticket *ticket, const struct op *op)
     ticket->jeopardy = false;
     if (op->shares)
         ticket->downgrade = DOWNGRADE_DONE;
+    if (op->notes)
+        ticket->note_due = false;
     if (op->moves) {
         hold_was_foreign(core, ticket, result);
         ticket->moving = false;
         if (result->ask.shared) /* another broker may have made it so */
             ticket->ask.shared = true;
+        if (!ticket->note_due) /* or have changed its note */
+            ticket_set_note(ticket, result->note);
     }
     hold_believe(core, ticket, result->sent_us, result->ttl_ms);
     if (late)
         hold_event(core, ticket, EVENT_SAFE);
     ticket_arm(core, ticket);
-    if (request != NULL && request->command == COMMAND_RENEW)
+    if (request != NULL &&
+        (request->command == COMMAND_RENEW || request->command == COMMAND_NOTE))
         answer_ttl(core, request, ticket);
     else if (request != NULL && request->command == COMMAND_LOCK)
         hold_relock(core, ticket, request);

@@ -35,6 +35,7 @@
 #define RENEW_WAITERS    1024
 #define RENEW_DETACHES   2048
 #define RENEW_BY_FENCE   4096
+#define RENEW_WORDS      8192
 
 #define RESULT_HANDED    1
 #define RESULT_MORE      2
@@ -127,20 +128,23 @@ record_write_header(const struct record_header *header, char *out)
     memcpy(out + BYTES_HEADER, header->channel.at, header->channel.len);
 }
 
-/* A length byte and the bytes, each; nothing at all where all are empty. */
+/* A length byte and the bytes, each. */
+static size_t
+all_words_bytes(const struct op *op)
+{
+    return op->words[0].len + op->words[1].len + op->words[2].len + 3;
+}
+
+/* Nothing at all where all are empty. */
 static size_t
 words_bytes(const struct op *op)
 {
-    size_t bytes = op->words[0].len + op->words[1].len + op->words[2].len;
-
-    return bytes == 0 ? 0 : bytes + 3;
+    return all_words_bytes(op) == 3 ? 0 : all_words_bytes(op);
 }
 
 static char *
 put_words(char *at, const struct op *op)
 {
-    if (words_bytes(op) == 0)
-        return at;
     for (size_t i = 0; i < 3; i++) {
         require(op->words[i].len <= UINT8_MAX);
         *at++ = (char)op->words[i].len;
@@ -182,7 +186,8 @@ record_op_bytes(const struct op *op)
     case SCRIPT_RELEASE:
         return BYTES_IDENTITY + BYTES_RELEASE;
     case SCRIPT_RENEW:
-        return BYTES_IDENTITY + BYTES_RENEW;
+        return BYTES_IDENTITY + BYTES_RENEW +
+               (op->notes ? all_words_bytes(op) : 0);
     case SCRIPT_INSPECT:
         return BYTES_INSPECT;
     case SCRIPT_BREAK:
@@ -246,7 +251,7 @@ put_acquire(char *at, const struct op *op, uint64_t now_us, uint64_t latest_ms)
         PUT_DOUBLE(at, STOOD_AT, FENCE, op->fence);
         at += BYTES_STOOD_AT;
     }
-    return put_words(at, op);
+    return words_bytes(op) > 0 ? put_words(at, op) : at;
 }
 
 static char *
@@ -283,12 +288,14 @@ put_renew(char *at, const struct op *op, uint64_t now_us, uint64_t latest_ms)
             (op->kind == OP_RENEW && op->overdue ? RENEW_OVERDUE : 0) |
             (op->waits ? RENEW_WAITERS : 0) |
             (op->detaches ? RENEW_DETACHES : 0) |
-            (op->by_fence ? RENEW_BY_FENCE : 0));
+            (op->by_fence ? RENEW_BY_FENCE : 0) |
+            (op->notes ? RENEW_WORDS : 0));
     PUT_UINT(at, RENEW, LEASE, op->lease_ms);
     PUT_DOUBLE(at, RENEW, HOLD, record_hold_left_ms(op, now_us));
     PUT_DOUBLE(at, RENEW, LATEST, latest_ms);
     PUT_DOUBLE(at, RENEW, SEEN, op->seen);
-    return at + BYTES_RENEW;
+    at += BYTES_RENEW;
+    return op->notes ? put_words(at, op) : at;
 }
 
 static char *
