@@ -129,9 +129,15 @@ void check_watched(struct check *check, uint32_t lock, uint64_t fence,
     uint32_t holders, uint64_t *seen, const char *who);
 
 /* The client that has asked with that note is told of that fence, or a watcher
- * is told of both; 0: none. Of one holder that is always the same. */
+ * is told of both; 0: none. Of one holder that is the same, or another one that
+ * it has asked for. */
 void check_noted(struct check *check, uint32_t lock, uint64_t fence,
     uint64_t note, const char *who);
+
+/* The holder asks for another note. False: it must not, for the judge does not
+ * know the first one. */
+bool check_may_note(
+    struct check *check, uint32_t lock, uint64_t fence, uint64_t note);
 
 /* Its last message must be the truth now. */
 void check_watched_true(struct check *check, uint32_t lock, uint64_t fence,

@@ -15,7 +15,7 @@
 #define STAND_KEPT  2048 /* living tickets of a record: waiters_max, and more */
 #define LIMIT_KEPT  4    /* limits that a lock had */
 #define BROKEN_KEPT 256  /* fences of holds that were taken away */
-#define NOTED_KEPT  16   /* holders of a lock whose notes were told of late */
+#define NOTED_KEPT  32   /* notes of holders of a lock that were told of late */
 
 /* No promise of the topology covers it. */
 #define CAUSE(fault) (1u << FAULT_##fault)
@@ -129,6 +129,7 @@ struct subject {
     uint64_t broken[BROKEN_KEPT];
     uint32_t broken_next;
     struct noted noted[NOTED_KEPT]; /* in turn */
+    uint64_t noted_floor;           /* the largest fence that was forgotten */
     uint32_t noted_next;
     struct holders *history; /* owned */
     uint32_t history_count;

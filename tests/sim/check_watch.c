@@ -253,25 +253,62 @@ check_watched(struct check *check, uint32_t lock, uint64_t fence,
         lock, who, holders, fence);
 }
 
+/* That note of the holder with that fence, or another one; NULL: none. */
+static const struct noted *
+noted_find(const struct subject *subject, uint64_t fence, uint64_t note)
+{
+    const struct noted *found = NULL;
+
+    for (uint32_t i = 0; i < NOTED_KEPT; i++) {
+        if (subject->noted[i].fence != fence)
+            continue;
+        found = &subject->noted[i];
+        if (found->note == note)
+            break;
+    }
+    return found;
+}
+
+static void
+noted_add(struct subject *subject, uint64_t fence, uint64_t note)
+{
+    struct noted *place = &subject->noted[subject->noted_next++ % NOTED_KEPT];
+
+    if (place->fence > subject->noted_floor)
+        subject->noted_floor = place->fence;
+    *place = (struct noted){fence, note};
+}
+
 void
 check_noted(struct check *check, uint32_t lock, uint64_t fence, uint64_t note,
     const char *who)
 {
     struct subject *subject = subject_of(check, lock);
+    const struct noted *other = noted_find(subject, fence, note);
 
-    for (uint32_t i = 0; i < NOTED_KEPT; i++) {
-        if (subject->noted[i].fence != fence)
-            continue;
-        if (subject->noted[i].note != note)
-            /* Data that come back have what its session asked for before. */
-            check_broken(check, PROMISE_WATCH, 0,
-                "lock-%" PRIu32 ": the holder with fence %" PRIu64
-                " has the note %" PRIu64 ", and by what %s knows %" PRIu64,
-                lock, fence, subject->noted[i].note, who, note);
-        return;
-    }
-    subject->noted[subject->noted_next++ % NOTED_KEPT] =
-        (struct noted){fence, note};
+    if (fence <= subject->noted_floor)
+        return; /* some of its notes may be forgotten */
+    if (other == NULL)
+        noted_add(subject, fence, note);
+    else if (other->note != note)
+        /* Data that come back have what its session asked for before. */
+        check_broken(check, PROMISE_WATCH, 0,
+            "lock-%" PRIu32 ": the holder with fence %" PRIu64
+            " has the note %" PRIu64 ", and by what %s knows %" PRIu64,
+            lock, fence, other->note, who, note);
+}
+
+bool
+check_may_note(
+    struct check *check, uint32_t lock, uint64_t fence, uint64_t note)
+{
+    struct subject *subject = subject_of(check, lock);
+
+    if (fence <= subject->noted_floor ||
+        noted_find(subject, fence, note) == NULL)
+        return false;
+    noted_add(subject, fence, note);
+    return true;
 }
 
 void

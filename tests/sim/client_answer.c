@@ -299,6 +299,19 @@ renew_answered(
     drill_renewed(task);
 }
 
+/* It is a renewal, too. */
+static void
+note_answered(
+    struct task *task, const struct request *request, const struct answer *a)
+{
+    if (a->code != NULL)
+        hold_refused(task, request, a);
+    else if (!a->has_ttl || task->count == 0)
+        task_odd(task, PROMISE_ANSWERED, request, a, "nothing is held");
+    else
+        deadline_set(task, request->sent_us, a->ttl_ms);
+}
+
 /* Whether an answer took longer than it may when nothing fails. */
 static void
 answer_time(
@@ -424,6 +437,8 @@ task_answered(
             hold_refused(task, request, a);
     } else if (request->verb == VERB_RENEW) {
         renew_answered(task, request, a);
+    } else if (request->verb == VERB_NOTE) {
+        note_answered(task, request, a);
     } else if (request->verb == VERB_CLAIM) {
         claim_answered(task, request, a);
     }

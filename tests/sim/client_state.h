@@ -29,6 +29,7 @@ enum verb {
     VERB_LOCK,
     VERB_UNLOCK,
     VERB_RENEW,
+    VERB_NOTE,
     VERB_CANCEL,
     VERB_SHOW,
     VERB_HELD,

@@ -318,6 +318,24 @@ task_send_renew(struct task *task, uint64_t asked_ms)
     return true;
 }
 
+static void
+task_send_note(struct task *task)
+{
+    struct client *client = task->client;
+    uint64_t note = 1 + world_below(client->world, 1000000);
+
+    if (!task->here ||
+        !check_may_note(client->world->check, task->lock, task->fence, note))
+        return;
+    struct request *request = task_begin(task, VERB_NOTE);
+    if (request == NULL)
+        return;
+    wire_pair(client, "note", note);
+    if (world_odds(client->world, 2))
+        send_fence(request, client, task->fence);
+    wire_end(client);
+}
+
 /* Shorter or longer. */
 static uint64_t
 draw_renewal(struct world *world)
@@ -411,6 +429,10 @@ task_fidget(struct task *task)
     case 6:
         if (task->lease_ms == 0)
             task_send_renew(task, draw_renewal(world));
+        break;
+    case 7:
+    case 8:
+        task_send_note(task);
         break;
     default:
         client_fidget(task->client);

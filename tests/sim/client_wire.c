@@ -19,6 +19,7 @@ const char *const verb_names[VERB_COUNT] = {
     [VERB_LOCK] = "LOCK",
     [VERB_UNLOCK] = "UNLOCK",
     [VERB_RENEW] = "RENEW",
+    [VERB_NOTE] = "NOTE",
     [VERB_CANCEL] = "CANCEL",
     [VERB_SHOW] = "SHOW",
     [VERB_HELD] = "HELD",
@@ -48,19 +49,21 @@ static const struct {
     {"BUSY", "retry=1", TO(LOCK)},
     {"TIMEOUT", "retry=1", TO(LOCK)},
     {"CANCELLED", "retry=1", TO(LOCK)},
-    {"NOTHELD", "retry=0", TO(UNLOCK) | TO(RENEW) | TO(UNWATCH) | TO(KILL)},
-    {"STALE", "retry=0", TO(UNLOCK) | TO(RENEW)},
-    {"LOST", "retry=0", TO(UNLOCK) | TO(RENEW) | TO(CLAIM)},
+    {"NOTHELD", "retry=0",
+        TO(UNLOCK) | TO(RENEW) | TO(NOTE) | TO(UNWATCH) | TO(KILL)},
+    {"STALE", "retry=0", TO(UNLOCK) | TO(RENEW) | TO(NOTE)},
+    {"LOST", "retry=0", TO(UNLOCK) | TO(RENEW) | TO(NOTE) | TO(CLAIM)},
     {"CONFLICT", "retry=0", TO(LOCK) | TO(BAD)},
     {"DEADLOCK", "retry=1", TO(LOCK)},
     {"UNAVAILABLE", "retry=1",
-        TO(LOCK) | TO(RENEW) | TO(SHOW) | TO(CLAIM) | TO(WATCH) | TO(BREAK) |
-            TO(HELD)},
+        TO(LOCK) | TO(RENEW) | TO(NOTE) | TO(SHOW) | TO(CLAIM) | TO(WATCH) |
+            TO(BREAK) | TO(HELD)},
     {"INDOUBT", "retry=1",
-        TO(LOCK) | TO(UNLOCK) | TO(RENEW) | TO(CLAIM) | TO(BREAK)},
+        TO(LOCK) | TO(UNLOCK) | TO(RENEW) | TO(NOTE) | TO(CLAIM) | TO(BREAK)},
     {"DRAINING", "retry=1", TO(LOCK) | TO(CLAIM) | TO(BAD)},
     {"INTERNAL", "retry=0",
-        TO(LOCK) | TO(UNLOCK) | TO(RENEW) | TO(SHOW) | TO(CLAIM) | TO(BREAK)},
+        TO(LOCK) | TO(UNLOCK) | TO(RENEW) | TO(NOTE) | TO(SHOW) | TO(CLAIM) |
+            TO(BREAK)},
 };
 
 /* A line that came, cut into words; free text is left out. */
@@ -500,6 +503,7 @@ answer_final(struct client *client, const struct request *request,
         break;
     case VERB_LOCK:
     case VERB_RENEW:
+    case VERB_NOTE:
     case VERB_CANCEL:
     case VERB_QUIT:
     case VERB_KILL:

@@ -186,6 +186,11 @@ PLANTED = {
                    "session->end == END_KILLED || session->end == END_AUTH;",
                    "false;",
                    "what a session keeps is kept after KILL"),
+    "note-of-the-first": (
+        "lua/record.lua",
+        "    call('SETRANGE', r.key, ticket_at(r, t.place) + TICKET,\n",
+        "    call('SETRANGE', r.key, ticket_at(r, r.first) + TICKET,\n",
+        "another note is written to the first ticket of the lock"),
     "watch-old-fence": ("news_take",
                         "if (!ticket->granted || ticket->fence < news->fence)",
                         "if (!ticket->granted || news->fence > 0)",
