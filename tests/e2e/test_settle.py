@@ -93,9 +93,11 @@ class LossTest(SettleCase):
         shared = reader.ok("LOCK r mode=shared").fence
         first = here.waits("LOCK a")
         second = there.waits("LOCK a")
-        self.lose()
         other = self.client(self.brokers[1])
+        awaits = other.submit("AWAIT r")
+        self.lose()
         self.grace(other, "LOCK new wait=0")
+        self.grace(other, "AWAIT new wait=0")
         self.wait_until(
             lambda: self.redis_one.command("EXISTS", "holdfast:{a}"), 10,
             "it was put again")
@@ -109,7 +111,9 @@ class LossTest(SettleCase):
         self.assertGreater(granted.fence, fence)
         here.ok("UNLOCK a")
         self.assertGreater(there.wait(second).fence, granted.fence)
+        other.no_reply(awaits, 0)
         reader.ok("UNLOCK r")
+        self.assertGreaterEqual(other.wait(awaits).fence, shared)
         self.assertGreater(other.ok("LOCK r").fence, shared)
         self.assertEqual([list(client.events) for client in
                           (holder, here, there, reader)], [[]] * 4)
