@@ -42,6 +42,17 @@ class History:
         os.write(self.file, json.dumps(event).encode() + b"\n")
 
 
+def pairs_of(words):
+    return dict(word.split("=", 1) for word in words if "=" in word)
+
+
+def told_left(ask, fence):
+    """Seconds that the reply leaves to the hold; None: it knows of none."""
+    left = ask["left"].get(fence) if ask["verb"] == "HELD" else \
+        ask["reply"].get("ttl_ms")
+    return None if left is None else left / 1000
+
+
 class Worker:
     """One connection at a time, one lock at a time."""
 
@@ -107,7 +118,7 @@ class Worker:
         now = time.monotonic()
         request = self.pending[self.tag] = {
             "tag": self.tag, "verb": verb, "sent": now, "lock": lock,
-            "reply": None, **more}
+            "reply": None, "left": {}, **more}
         self.history.note("ask", now, conn=self.conn, tag=self.tag, verb=verb,
                           lock=lock, words=words)
         try:
@@ -127,8 +138,9 @@ class Worker:
             raise Gone
         if self.hold is not None and now >= self.ping_due:
             self.ping_due = now + 0.3
-            if not any(p["verb"] == "PING" for p in self.pending.values()):
-                self.ask("PING")
+            if not any(p["verb"] == self.left_verb()
+                       for p in self.pending.values()):
+                self.ask(self.left_verb())
         if self.hold is not None:
             timeout = min(timeout, max(0.0, self.ping_due - now),
                           max(0.0, self.hold["until"] - now))
@@ -173,6 +185,10 @@ class Worker:
         tag, word, *rest = head.split(" ")
         if tag == "*":
             self.take_event(word, rest)
+        elif word == "ITEM":
+            item = pairs_of(rest)
+            self.pending[int(tag)]["left"][int(item["fence"])] = \
+                int(item["ttl_ms"])
         elif word in ("OK", "ERR"):
             self.take_final(tag, word == "OK", rest, line)
 
@@ -196,8 +212,7 @@ class Worker:
 
     def take_final(self, tag, good, rest, line):
         now = time.monotonic()
-        pairs = dict(w.split("=", 1) for w in rest if "=" in w)
-        number = {k: int(v) for k, v in pairs.items()
+        number = {k: int(v) for k, v in pairs_of(rest).items()
                   if k in ("fence", "count", "ttl_ms")}
         code = None if good else rest[0]
         self.history.note("final", now, conn=self.conn, ok=good, code=code,
@@ -212,17 +227,24 @@ class Worker:
                  "CANCEL": {"BADREQ"}}.get(verb, {"LIMIT"})
         if not good and code not in known:
             self.foul(f"{verb} {ask['lock']} got {line}")
-        if verb in ("PING", "RENEW") and good and self.hold is not None and \
-                (verb == "PING" or ask["hold"] == self.hold["id"]):
-            if "ttl_ms" not in number:
-                self.foul(f"PING knows of no hold; {self.hold}")
+        if verb in (self.left_verb(), "RENEW") and good and \
+                self.hold is not None and \
+                (verb != "RENEW" or ask["hold"] == self.hold["id"]):
+            left = told_left(ask, self.hold["fence"])
+            if left is None:
+                self.foul(f"{verb} knows of no hold; {self.hold}")
                 return
-            self.extend(ask["sent"] + number["ttl_ms"] / 1000)
+            self.extend(ask["sent"] + left)
 
     def foul(self, what):
         self.history.note("foul", what=what)
 
     # belief
+
+    def left_verb(self):
+        """The request that tells what is left of the hold. PROTOCOL.md 6.5: the
+        end of a lease= is in HELD alone."""
+        return "HELD" if self.leased else "PING"
 
     def extend(self, until):
         now = time.monotonic()
@@ -296,13 +318,12 @@ class Worker:
         if self.begin_hold(lock, reply, ask["sent"] + reply["ttl_ms"] / 1000):
             return True
         # A long wait: what was told then is over; ask what remains.
-        ping = self.ask("PING")
-        told = self.wait_reply(ping, SILENCE)
-        if told is None:
-            self.disconnect("no answer to PING")
+        question = self.ask(self.left_verb())
+        if self.wait_reply(question, SILENCE) is None:
+            self.disconnect(f"no answer to {question['verb']}")
             raise Gone
-        ttl = told.get("ttl_ms", 0)
-        if ttl and self.begin_hold(lock, reply, ping["sent"] + ttl / 1000):
+        left = told_left(question, reply["fence"])
+        if left and self.begin_hold(lock, reply, question["sent"] + left):
             return True
         self.release(lock, None)
         return False
