@@ -30,6 +30,7 @@ class Standing:
     since: int
     delay: int
     words: tuple
+    detached: bool = False
 
     @property
     def granted(self):
@@ -113,6 +114,7 @@ class Lock:
     def run(self, call):
         """An operation by its name; a watchers' message comes last of all."""
         held, grants = len(self.granted), self.grants
+        detached = self.seen["detached"]
         waited = bool(self.waiting)
         self.moved = []
         operation = {"acquire": self.acquire, "release": self.release,
@@ -122,6 +124,7 @@ class Lock:
             self.limit = self.longest = 0
         outcome.published[:0] = [("M", moved) for moved in self.moved]
         news = (self.grants != grants or held != len(self.granted)
+                or self.seen["detached"] != detached
                 or self.wanted and waited != bool(self.waiting))
         if self.now < self.watch and news:
             outcome.published.append(("W", None))
@@ -161,7 +164,9 @@ class Lock:
         if self.id == self.node_id:
             return False
         for ticket in self.granted:
-            if ticket.flags & (CLAIMED | BROKEN):
+            if ticket.detached:
+                pass
+            elif ticket.flags & (CLAIMED | BROKEN):
                 ticket.ends = self.now + self.longest
                 ticket.hold = ticket.hold and max(ticket.hold, ticket.ends)
             else:
@@ -385,7 +390,7 @@ class Lock:
     def of_session(self, who, fence=0):
         for ticket in self.tickets:
             if ticket.same_session == (who.session, who.owner) and \
-                    fence in (0, ticket.fence):
+                    fence in (0, ticket.fence) and not ticket.detached:
                 return ticket
         return None
 
@@ -435,9 +440,19 @@ class Lock:
         ticket = self.exact(call)
         return ticket if ticket and call.fence in (0, ticket.fence) else None
 
+    def of_fence(self, call):
+        for ticket in self.granted:
+            if ticket.fence == call.fence:
+                return ticket
+        return None
+
     def release(self, call):
         ticket = self.exact(call)
-        if ticket is None and call.moves:
+        if call.by_fence:
+            ticket = self.of_fence(call)
+            if ticket and not ticket.detached:
+                return Outcome(CONFLICT)
+        elif ticket is None and call.moves:
             ticket = self.of_session(call.who, call.fence)
             if ticket and not self.may_move(ticket, call):
                 ticket = None
@@ -469,6 +484,8 @@ class Lock:
                 self.watch = max(self.watch, self.now + call.lease)
             return self.look(call, Outcome(OK))
         adopted = self.adopt()
+        if call.by_fence:
+            return self.prolong(call, adopted)
         ticket = self.named(call)
         if ticket is None:
             return self.not_so(GONE, call, adopted)
@@ -497,6 +514,25 @@ class Lock:
             outcome.about = self.kind(ticket)
         return outcome
 
+    def prolong(self, call, adopted):
+        ticket = self.of_fence(call)
+        if ticket is None or ticket.flags & BROKEN or ticket.ends <= self.now:
+            return self.look(call, Outcome(GONE))
+        if not ticket.detached:
+            return self.not_so(CONFLICT, call, adopted)
+        self.seen["prolonged"] += 1
+        return self.detach(ticket, call, Outcome(OK), adopted)
+
+    def detach(self, ticket, call, outcome, adopted):
+        if call.moves:
+            outcome.about = self.kind(ticket)
+        self.seen["detached"] += not ticket.detached
+        ticket.detached, ticket.lease = True, call.hold
+        ticket.hold = ticket.ends = self.now + call.hold
+        if adopted:
+            self.serve(call, outcome, ticket)
+        return self.about(ticket, outcome, call)
+
     def not_so(self, status, call, adopted):
         """Nothing is done for the ticket; others may be next."""
         outcome = Outcome(status)
@@ -524,6 +560,8 @@ class Lock:
             ticket.mode = SHARED
             self.expire()
             self.serve(call, outcome, ticket)
+        elif call.detaches:
+            return self.detach(ticket, call, outcome, adopted)
         elif call.moves or not claims:
             self.extend(ticket, call)
             if adopted:
@@ -552,12 +590,20 @@ class Lock:
     def break_(self, call):
         if self.fence is None:
             return Outcome(GONE)
-        outcome = Outcome(GONE)
+        outcome, ended = Outcome(GONE), False
         for ticket in self.granted:
             if ticket.ends > self.now and call.fence in (0, ticket.fence):
-                ticket.flags |= BROKEN
-                outcome.published.append(("B", ticket))
                 outcome.broken += 1
-        if outcome.broken:
-            outcome.status = OK
+                outcome.status = OK
+                if ticket.detached:
+                    self.end_unclean(ticket)
+                    ended = True
+                else:
+                    ticket.flags |= BROKEN
+                    outcome.published.append(("B", ticket))
+        if ended:
+            self.seen["ended"] += 1
+            self.adopt()
+            self.expire()
+            self.serve(dataclasses.replace(call, seen=0), outcome)
         return outcome

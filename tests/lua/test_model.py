@@ -50,6 +50,8 @@ class Call:
     watch: bool = False
     watch_waiters: bool = False
     unclean: bool = False
+    detaches: bool = False
+    by_fence: bool = False
     mode: int = EXCLUSIVE
     permits: int = 1
     limit: int = 0
@@ -69,10 +71,11 @@ class Call:
         "acquire": ("retry", "no_queue", "moves", "tell", "mode", "permits",
                     "limit", "delay", "lease", "hold", "latest", "seen",
                     "words"),
-        "release": ("place", "arrival", "fence", "seen", "unclean", "moves"),
+        "release": ("place", "arrival", "fence", "seen", "unclean", "moves",
+                    "by_fence"),
         "renew": ("look", "sets_end", "moves", "tell", "shares", "watch",
-                  "watch_waiters", "place", "arrival", "fence", "lease", "hold",
-                  "latest", "seen"),
+                  "watch_waiters", "detaches", "by_fence", "place", "arrival",
+                  "fence", "lease", "hold", "latest", "seen"),
         "break": ("fence",)}
 
     def argument(self):
@@ -181,6 +184,15 @@ class Client:
             self.know(call, standing)
             if chance.random() < 0.1:
                 self.move(call, self.number_of(standing))
+            self.detached(call, standing)
+
+    def detached(self, call, standing):
+        """Now and then about a detached hold, by its fence alone."""
+        if standing.granted and self.chance.random() < (
+                0.4 if standing.detached else 0.02):
+            call.who, call.by_fence, call.moves = NOBODY, True, False
+            call.fence, call.arrival = standing.fence, 0
+            call.look = call.watch = call.watch_waiters = call.shares = False
 
     @staticmethod
     def number_of(standing):
@@ -204,6 +216,10 @@ class Client:
             self.know(call, standing)
             if chance.random() < 0.1:
                 self.move(call, self.number_of(standing))
+            call.detaches = chance.random() < 0.05 and not call.look
+            self.detached(call, standing)
+            if call.detaches or call.by_fence:
+                call.hold = chance.choice((500, 4000, 60000))
 
     def choose_break(self, call, _, standing):
         if standing is not None and self.chance.random() < 0.5:
@@ -373,13 +389,13 @@ class Model(ScriptCase):
         client.stored = record.stored
         self.adopt(lock, record, leases)
         self.assertEqual(
-            [(each.who, each.broker, each.flags, each.mode, each.permits,
-              each.arrival, each.fence, each.ends, each.hold, each.lease,
-              each.since, each.delay, unpack_words(each.words))
+            [(each.who, each.broker, each.flags, each.shares, each.detached,
+              each.permits, each.arrival, each.fence, each.ends, each.hold,
+              each.lease, each.since, each.delay, unpack_words(each.words))
              for each in record.living],
-            [(each.who, each.broker, each.flags, each.mode, each.permits,
-              each.arrival, each.fence, each.ends, each.hold, each.lease,
-              each.since, each.delay, each.words)
+            [(each.who, each.broker, each.flags, each.mode, each.detached,
+              each.permits, each.arrival, each.fence, each.ends, each.hold,
+              each.lease, each.since, each.delay, each.words)
              for each in lock.tickets])
         self.assertEqual(
             (record.live, record.granted, record.used, record.arrival,
@@ -401,7 +417,7 @@ class Model(ScriptCase):
         for here, there in zip(lock.tickets, record.living):
             # A lease from before the clock stepped back is cut to one.
             if here.granted and here.ends > there.ends and \
-                    there.ends - lock.now in leases:
+                    there.ends - lock.now in leases | {here.lease}:
                 here.ends = int(there.ends)
                 self.cuts += 1
 
@@ -473,7 +489,7 @@ class Model(ScriptCase):
                     collections.Counter())
         print(f"sessions that moved, and others: {dict(moved)}")
         for what in ("waiter", "shared", "broken", "anew", "again",
-                     "room"):
+                     "room", "detached", "prolonged", "ended"):
             self.assertGreater(moved[what], 0, what)
         for count in (self.squeezed, suspended, barred, self.mores,
                       self.cuts, self.together - 5,
