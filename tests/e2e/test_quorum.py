@@ -66,6 +66,21 @@ class QuorumTest(HarnessCase):
         reply = waiter.wait(tag)
         self.assertEqual((reply.fence, reply["note"]), (fence, "v7"))
 
+    def test_note_and_lease(self):
+        """Each node has the other note and the end; two brokers see them."""
+        one, two = self.start(), self.start()
+        holder, other = self.client(one), self.client(two)
+        other.ok("WATCH a")
+        fence = holder.ok("LOCK a note=n wait=5s").fence
+        holder.ok(f"NOTE a note=m fence={fence}", renewed=1)
+        self.wait_until(lambda: other.event("HELD").get("note") == "m")
+        holder.ok("RENEW a lease=1m")
+        for item in (holder.ok("HELD").items[0], other.ok("SHOW a").items[0]):
+            self.assertEqual(item["note"], "m")
+            self.assertNotIn("renewed", item)
+            self.assertLess(50000, item.number("lease_ms"))
+        other.err("LOCK a wait=0", "BUSY")
+
     def test_detached(self):
         """A majority agrees to it, and to its end."""
         one, two = self.start(), self.start()
