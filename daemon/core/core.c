@@ -196,6 +196,8 @@ core_news(struct core *core, struct text news)
         return;
     if (news.at[0] == 'W')
         watch_hint(core, text_make(news.at + 1, news.len - 1));
+    else if (news.at[0] == 'T')
+        watch_waits(core, text_make(news.at + 1, news.len - 1));
     else if (news.at[0] == 'M')
         session_moved(core, text_make(news.at + 1, news.len - 1));
     else if (news.at[0] == 'Q' || news.at[0] == 'A')

@@ -55,8 +55,10 @@ class QuorumTest(HarnessCase):
         one, two = self.start(), self.start()
         holder, waiter = self.client(one), self.client(two)
         holder.ok("LOCK a wait=5s note=v7 wanted=1")
-        self.client(one).waits("LOCK a")
+        self.client(two).waits("LOCK a")
         self.assertEqual(holder.event("WANTED")["waiters"], "1")
+        self.client(one).waits("LOCK a")
+        self.assertEqual(holder.event("WANTED")["waiters"], "2")
         fence = holder.ok("LOCK b note=v7").fence
         waiter.err("AWAIT b wait=0", "BUSY")
         tag = waiter.submit("AWAIT b")

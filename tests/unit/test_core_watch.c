@@ -476,6 +476,40 @@ SESSION_TEST(wanted_of_several)
     expect_wanted(rig, s, "* WANTED b waiters=1");
 }
 
+/* Before a quorum, other brokers tell again and again that they wait: that is
+ * one wait more. */
+SESSION_TEST(wanted_elsewhere)
+{
+    static const char ours[] = "Tbroker-1holdfast:{a}";
+    static const char told[] = "Tbroker-2holdfast:{a}";
+
+    rig_lock(rig, s, "1 LOCK a wanted=1", 7);
+    looked(rig, 0);
+    rig_news(rig, ours, sizeof(ours) - 1);
+    rig_news(rig, told, 5);
+    rig_no_op(rig);
+    for (int i = 0; i < 5; i++) {
+        rig_news(rig, told, sizeof(told) - 1);
+        if (i == 0) {
+            rig_finish(rig, rig_op(rig, OP_INSPECT),
+                (struct op_result){.status = OP_OK, .holders = 1});
+            expect_wanted(rig, s, "* WANTED a waiters=1");
+        }
+        rig_no_op(rig);
+        rig_pass(rig, 1000);
+    }
+    now_waits(rig, 1);
+    expect_wanted(rig, s, "* WANTED a waiters=2");
+    /* They wait no more. */
+    rig_pass(rig, 2100);
+    now_waits(rig, 0);
+    rig_silent(rig, s);
+    rig_news(rig, told, sizeof(told) - 1);
+    rig_finish(rig, rig_op(rig, OP_INSPECT),
+        (struct op_result){.status = OP_OK, .holders = 1});
+    expect_wanted(rig, s, "* WANTED a waiters=1");
+}
+
 /* Beside a WATCH of the session, which a change of waiters is no news to. */
 SESSION_TEST(wanted_and_watched)
 {
@@ -538,6 +572,7 @@ core_watch_suite(void)
     tcase_add_test(tests, wanted);
     tcase_add_test(tests, wanted_at_once);
     tcase_add_test(tests, wanted_of_several);
+    tcase_add_test(tests, wanted_elsewhere);
     tcase_add_test(tests, wanted_and_watched);
     tcase_add_test(tests, wanted_and_moved);
     suite_add_tcase(suite, tests);

@@ -682,6 +682,14 @@ SRIG_TEST(news, srig_single())
     ck_assert_uint_eq(taken, NEWS_BYTES / 70);
     publish(rig, payload, 70);
     ck_assert(store_take_news(rig->store, &text));
+    /* These leave room for the others, and are lost without a word. */
+    payload[0] = 'T';
+    for (unsigned i = 0; i <= NEWS_MAX; i++)
+        publish(rig, payload, 2);
+    ck_assert(!store_take_unheard(rig->store));
+    for (taken = 0; store_take_news(rig->store, &text); taken++)
+        ck_assert_int_eq(text.at[0], 'T');
+    ck_assert_uint_eq(taken, NEWS_MAX / 2 + 1);
 }
 
 /* One channel for this broker, one for all that watch; both must be had. */

@@ -1166,6 +1166,8 @@ SRIG_TEST(moved_hint, srig_quorum(NODES))
     srig_message(
         rig, CONN_ACK + 1, "holdfast/broker/broker-1", text_make(said, 13));
     ck_assert(store_take_news(rig->store, &news));
+    ck_assert(text_equal(news, TEXT("Tbroker-2holdfast:{name}")));
+    ck_assert(store_take_news(rig->store, &news));
     ck_assert_uint_eq(news.len, 13);
     ck_assert_mem_eq(news.at + 1, &request, 8);
     ck_assert_mem_eq(news.at + 9, "\2\0\0", 4);

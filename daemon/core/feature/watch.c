@@ -227,16 +227,40 @@ watch_timer(struct core *core, struct lock *lock)
     watch_look(core, lock);
 }
 
-void
-watch_hint(struct core *core, struct text key)
+static struct lock *
+lock_of_key(const struct core *core, struct text key)
 {
     size_t prefix = strlen(core->settings.key_prefix) + 2;
 
     if (key.len < prefix + 2)
+        return NULL;
+    return lock_find(core, text_make(key.at + prefix, key.len - prefix - 1));
+}
+
+void
+watch_hint(struct core *core, struct text key)
+{
+    struct lock *lock = lock_of_key(core, key);
+
+    if (lock != NULL)
+        watch_inspect(core, lock);
+}
+
+void
+watch_waits(struct core *core, struct text told)
+{
+    size_t id_bytes = strlen(core->settings.broker_id);
+
+    if (told.len < id_bytes ||
+        memcmp(told.at, core->settings.broker_id, id_bytes) == 0)
         return;
     struct lock *lock =
-        lock_find(core, text_make(key.at + prefix, key.len - prefix - 1));
-    if (lock != NULL)
+        lock_of_key(core, text_make(told.at + id_bytes, told.len - id_bytes));
+    if (lock == NULL || lock->waiters_watched == 0)
+        return;
+    bool known = core->now_us < lock->news.elsewhere_us;
+    lock->news.elsewhere_us = core->now_us + WATCH_ELSEWHERE_US;
+    if (!known)
         watch_inspect(core, lock);
 }
 
@@ -283,7 +307,7 @@ news_take(
     news->unsettled = result->ttl_ms > 0;
     news->barred_us = barred_ms > 0 ? core->now_us + us_from_ms(barred_ms) : 0;
     news->holders = result->holders;
-    news->waiters = result->waiters;
+    news->waiters = result->waiters + (core->now_us < news->elsewhere_us);
     news->fence = 0;
     for (uint32_t i = 0; i < result->ticket_count; i++) {
         const struct op_ticket *ticket = &result->tickets[i];

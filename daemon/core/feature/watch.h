@@ -37,6 +37,10 @@ void watch_timer(struct core *core, struct lock *lock);
  * inspected. */
 void watch_hint(struct core *core, struct text key);
 
+/* Before a quorum, a ticket of another broker waits for the lock. `told` has
+ * that broker's id, and the key. */
+void watch_waits(struct core *core, struct text told);
+
 /* Hints may be lost: all watched locks are inspected within half a second. */
 void watch_unheard(struct core *core);
 

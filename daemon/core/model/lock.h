@@ -13,20 +13,23 @@
 #define WATCH_PART     64     /* events of a session before it must read */
 #define WATCH_TICKETS  512    /* that an inspection shows */
 #define WATCH_RETRY_US 500000 /* while Redis cannot be asked */
+/* Other brokers of a quorum tell that they wait at least so often. */
+#define WATCH_ELSEWHERE_US 3000000
 
 /* The known state of a watched lock. */
 struct lock_news {
     bool known;
     uint32_t holders;
     uint32_t waiters;
-    uint64_t at_us;       /* when it was inspected */
-    bool unsettled;       /* an earlier holder may still report */
-    uint64_t barred_us;   /* nobody is granted it sooner */
-    uint64_t last_fence;  /* of the last grant that is known; 0: of none */
-    uint64_t fence;       /* the newest holder's; 0: nobody holds it */
-    uint64_t words_fence; /* of the grant that has these words */
-    bool detached;        /* the newest hold */
-    uint32_t edition;     /* another one for another note */
+    uint64_t elsewhere_us; /* other brokers of a quorum wait until then */
+    uint64_t at_us;        /* when it was inspected */
+    bool unsettled;        /* an earlier holder may still report */
+    uint64_t barred_us;    /* nobody is granted it sooner */
+    uint64_t last_fence;   /* of the last grant that is known; 0: of none */
+    uint64_t fence;        /* the newest holder's; 0: nobody holds it */
+    uint64_t words_fence;  /* of the grant that has these words */
+    bool detached;         /* the newest hold */
+    uint32_t edition;      /* another one for another note */
     uint8_t client_len;
     uint8_t owner_len;
     uint8_t note_len;

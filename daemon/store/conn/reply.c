@@ -18,6 +18,9 @@
 static void
 conn_news(struct store *store, struct text news)
 {
+    /* That a ticket waits before a quorum is told again. */
+    if (news.at[0] == 'T' && store->news_count > NEWS_MAX / 2)
+        return;
     if (store->news_count == NEWS_MAX ||
         sizeof(store->news_text) - store->news_len < news.len) {
         store->unheard = true;
@@ -50,7 +53,7 @@ conn_message(
 
     if (store->topology->heard != NULL)
         store->topology->heard(store, conn->node, payload);
-    if (payload.len > 1 && memchr("WDVKMQA", payload.at[0], 7) != NULL) {
+    if (payload.len > 1 && memchr("WDVKMQAT", payload.at[0], 8) != NULL) {
         if (payload.at[0] == 'M' && payload.len == sizeof(moved)) {
             uint64_t request = request_told(store, payload.at + 1);
             memcpy(moved, payload.at, sizeof(moved));
