@@ -358,7 +358,9 @@ enum holdfast_status holdfast_submit_unwatch(
     struct holdfast *h, const char *name, uint64_t *request);
 
 /* Sends any other request, `text` without tag and LF; encode its words with
- * holdfast_encode(). The library keeps no deadlines of locks taken this way. */
+ * holdfast_encode(). The library keeps no deadlines of locks taken this way.
+ * Use it for detached holds, such as `LOCK a lease=1h detached=1`: the library
+ * does not repeat them, and their `fence` is in the event's keys. */
 enum holdfast_status holdfast_submit(
     struct holdfast *h, const char *text, uint64_t *request);
 
