@@ -249,6 +249,9 @@ store_flush(struct store *store, uint64_t now_us, uint64_t realtime_us)
     if (store->topology->ask != NULL)
         store->topology->ask(store, now_us);
     store_flush_nodes(store, now_us);
+    if (store->settled)
+        store_end_grace(store);
+    store->settled = false;
     while ((timer = wheel_pop(&store->wheel, now_us)) != NULL)
         op_due(store, op_whole(container_of(timer, struct store_op, timer)),
             now_us);

@@ -137,6 +137,17 @@ says_for(struct srig *rig, uint32_t node, enum record_status status,
 }
 
 static void
+says_again(struct srig *rig, uint32_t node, enum record_status status,
+    uint32_t again_ms)
+{
+    char bytes[200];
+    size_t len = srig_encode(rig, bytes, 1, status);
+
+    memcpy(bytes + len - 38 + 30, &again_ms, sizeof(again_ms));
+    srig_bytes(rig, node, bytes, len);
+}
+
+static void
 says(struct srig *rig, uint32_t node, enum record_status status, uint64_t fence)
 {
     says_for(rig, node, status, fence, 30000);
@@ -756,13 +767,31 @@ SRIG_TEST(unsettled, srig_quorum(NODES))
     all_say(rig, RECORD_GRACE, 0);
     srig_pass(rig, 399);
     silent(rig);
-    srig_pass(rig, 210);
+    srig_pass(rig, 52);
     (void)all_hear(rig, SCRIPT_ACQUIRE);
     says(rig, 0, RECORD_GRACE, 0);
     says(rig, 1, RECORD_OK, 5);
     ck_assert(!srig_done(rig, op));
     says(rig, 2, RECORD_OK, 5);
     srig_status(rig, op, OP_OK);
+}
+
+/* Grace is over once a majority is settled: before the last node is. */
+SRIG_TEST(unsettled_in_turn, srig_quorum(NODES))
+{
+    static const uint32_t settles_ms[NODES] = {1000, 1800, 1500};
+    const struct op *op = wants(rig, OP_ACQUIRE, HOLDER);
+
+    (void)all_hear(rig, SCRIPT_ACQUIRE);
+    for (uint32_t i = 0; i < NODES; i++)
+        says_again(rig, i, RECORD_GRACE, settles_ms[i]);
+    uint64_t end_us = rig->now_us + 1500000;
+    while (!srig_next(rig, 0)[0]) {
+        ck_assert_uint_le(rig->now_us, end_us + 52000);
+        srig_pass(rig, 1);
+    }
+    ck_assert_uint_ge(rig->now_us, end_us);
+    ck_assert(!srig_done(rig, op));
 }
 
 /* A node that is back sooner than the others are settled may be enough. */
@@ -1928,6 +1957,7 @@ add_tries(Suite *suite)
     tcase_add_test(tests, too_few);
     tcase_add_test(tests, unsettled);
     tcase_add_test(tests, unsettled_and_away);
+    tcase_add_test(tests, unsettled_in_turn);
     suite_add_tcase(suite, tests);
 }
 

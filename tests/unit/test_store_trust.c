@@ -1471,13 +1471,12 @@ SRIG_TEST(changed_for_ever, begin(SETTLE_MS, R40 " " I40))
 
 /* Answers a call on one lock with that status, and when to ask again. */
 static void
-reply_again(struct srig *rig, enum record_status status, uint8_t again_ms)
+reply_again(struct srig *rig, enum record_status status, uint32_t again_ms)
 {
     char bytes[200];
 
     size_t len = srig_encode(rig, bytes, 1, status);
-    memset(bytes + 48 + 30, 0, 4);
-    bytes[48 + 30] = (char)again_ms;
+    memcpy(bytes + 48 + 30, &again_ms, sizeof(again_ms));
     srig_bytes(rig, 0, bytes, len);
 }
 
@@ -1504,6 +1503,24 @@ SRIG_TEST(grace, begin(SETTLE_MS, R40 " " I40))
         srig_status(rig, op, OP_OK);
         ck_assert_uint_eq(op->result.again_ms, 400);
     }
+}
+
+/* Another broker is settled first, and its marker ends the grace. */
+SRIG_TEST(grace_ends_early, begin(SETTLE_MS, ""))
+{
+    (void)srig_op(rig, OP_ACQUIRE, 0);
+    srig_sends(rig, 0, "GET holdfast:settled");
+    srig_answer(rig, 0);
+    srig_expect(rig, 0, "EVALSHA 1");
+    reply_again(rig, RECORD_GRACE, SETTLE_MS);
+    srig_pass(rig, 900);
+    ck_assert_str_eq(srig_next(rig, 0), "");
+    snprintf(rig->marker, sizeof(rig->marker), "%s", R40 " " I40);
+    srig_pass(rig, 101);
+    srig_exchange(rig, 0, "GET holdfast:settled");
+    srig_turn(rig);
+    srig_pass(rig, 52);
+    srig_expect(rig, 0, "EVALSHA 1");
 }
 
 /* Its own broker decides, where it does not want to wait. */
@@ -2015,6 +2032,7 @@ store_trust_suite(void)
     tcase_add_test(tests, changed_is_found_out);
     tcase_add_test(tests, changed_for_ever);
     tcase_add_test(tests, grace);
+    tcase_add_test(tests, grace_ends_early);
     tcase_add_test(tests, grace_without_queue);
     tcase_add_test(tests, grace_given_up);
     tcase_add_test(tests, grace_and_map);

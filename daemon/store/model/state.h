@@ -131,6 +131,7 @@ struct store {
     uint32_t health_told;     /* health.changes then */
     bool unheard;
     bool changed;
+    bool settled; /* a node has: see store_end_grace() */
     struct store_hint hints[HINTS_MAX];
     uint32_t hint_count;
     uint32_t hint_taken;        /* of them, from the first */

@@ -118,6 +118,7 @@ history_settle(struct store *store, struct conn *conn, const char *why)
     char name[80];
 
     conn->history = HISTORY_SETTLED;
+    store->settled = true;
     sources_forget(store, conn);
     log_write(LOG_INFO, "redis_settled",
         log_word("node", conn_name(store, conn, name, sizeof(name))),

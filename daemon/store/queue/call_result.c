@@ -11,8 +11,6 @@
 #include "daemon/base/assert.h"
 #include "daemon/base/log.h"
 
-#define GRACE_US 50000 /* beyond the grace, at most */
-
 /* Whether Redis takes a call of that kind only where it takes grants; renewals
  * and releases it takes also when it is full. */
 static bool
@@ -91,10 +89,7 @@ op_answered(struct store *store, struct conn *conn, struct call *call,
             op_again(store, op, conn->node, now_us, 0);
             return true;
         }
-        op_own(op)->attempts = 1; /* a new map does not make it sooner */
-        op_own(op)->grace_us = now_us + pause_us;
-        op_park(store, op,
-            now_us + pause_us + random_below(&store->random, GRACE_US));
+        op_park_grace(store, op, pause_us, WHEEL_NEVER);
         return true;
     }
     if (op->kind == OP_INSPECT && status == RECORD_OK &&

@@ -8,6 +8,8 @@
 
 #include "daemon/base/assert.h"
 
+#define GRACE_US 50000 /* beyond the grace, at most */
+
 void
 op_begin(struct op *op)
 {
@@ -87,6 +89,30 @@ op_park(struct store *store, struct op *op, uint64_t until_us)
     uint64_t due_us = route_due_us(store, op);
     wheel_add(
         &store->wheel, &own->timer, until_us < due_us ? until_us : due_us);
+}
+
+void
+op_park_grace(
+    struct store *store, struct op *op, uint64_t grace_us, uint64_t until_us)
+{
+    uint64_t end_us = store->now_us + grace_us;
+    uint64_t due_us = end_us + random_below(&store->random, GRACE_US);
+
+    op_own(op)->attempts = 1; /* a new map does not make it sooner */
+    op_own(op)->grace_us = end_us;
+    op_park(store, op, due_us < until_us ? due_us : until_us);
+}
+
+void
+store_end_grace(struct store *store)
+{
+    LIST_EACH (at, &store->parked) {
+        struct store_op *own = op_own(container_of(at, struct op, link));
+        uint64_t due_us =
+            store->now_us + random_below(&store->random, GRACE_US);
+        if (own->grace_us > 0 && due_us < own->timer.due_us)
+            wheel_add(&store->wheel, &own->timer, due_us);
+    }
 }
 
 void

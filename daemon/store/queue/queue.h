@@ -30,6 +30,11 @@ void op_dequeue(struct store *store, struct op *op);
 /* Parks an operation until `until_us`, or until its time is over. */
 void op_park(struct store *store, struct op *op, uint64_t until_us);
 
+/* Parks an operation to which nothing is granted for `grace_us`. It is tried
+ * soon after that, soon after a node settles, or at `until_us`. */
+void op_park_grace(
+    struct store *store, struct op *op, uint64_t grace_us, uint64_t until_us);
+
 /* Ends an operation with that status: it goes back to the core, or to the
  * topology that asked. */
 void op_done(struct store *store, struct op *op, enum op_status status);
@@ -40,6 +45,10 @@ void op_route(struct store *store, struct op *op, uint64_t now_us);
 
 /* Routes all parked operations again, but for those that back off. */
 void store_route_parked(struct store *store, uint64_t now_us);
+
+/* A node has settled, perhaps sooner than it was to: operations that are parked
+ * for a grace are tried soon. */
+void store_end_grace(struct store *store);
 
 /* Moves waiting operations to the nodes that have their slots now. */
 void route_requeue(struct store *store, uint64_t now_us);

@@ -156,6 +156,18 @@ bid_wins(struct store *store, struct bid *bid, uint64_t fence)
     queue_leave(store, bid, bid->ask.shared); /* the next may share it */
 }
 
+/* Too few nodes are settled. Nodes that were away may be enough when they are
+ * back, before the others settle. */
+static void
+bid_stands_back(struct store *store, const struct bid *bid,
+    const struct round *round, struct op *op)
+{
+    uint64_t grace_us = (uint64_t)round_settles_ms(store, round) * 1000;
+    bool away = round->stats[OP_UNSENT] + round->stats[OP_UNKNOWN] > 0;
+
+    op_park_grace(store, op, grace_us, away ? bid->again_us : WHEEL_NEVER);
+}
+
 void
 bid_loses(struct store *store, struct bid *bid, struct round *round)
 {
@@ -193,17 +205,13 @@ bid_loses(struct store *store, struct bid *bid, struct round *round)
         quorum_answer(store, op, OP_UNKNOWN);
     } else {
         bool unsettled = spoke + stats[OP_UNSETTLED] >= majority;
-        uint64_t grace_us = unsettled ? (uint64_t)round->again_ms * 1000 : 0;
-        uint64_t pause_us = RETRY_US;
-        if (unsettled && stats[OP_UNSENT] + stats[OP_UNKNOWN] == 0)
-            pause_us = grace_us;
-        else if (unsettled) /* the others may be enough when they are back */
-            pause_us = bid->again_us - store->now_us;
         op_own(op)->round->asked = NULL;
         op_own(op)->round = NULL;
         op_own(op)->attempts = 1;
-        op_own(op)->grace_us = unsettled ? store->now_us + grace_us : 0;
-        op_park(store, op, store->now_us + store_jitter(store, pause_us));
+        if (unsettled)
+            bid_stands_back(store, bid, round, op);
+        else
+            op_park(store, op, store->now_us + store_jitter(store, RETRY_US));
     }
 }
 

@@ -182,6 +182,10 @@ void round_sweep(struct store *store);
  * UINT32_MAX: unknown. */
 uint32_t round_free_ms(const struct store *store, const struct round *round);
 
+/* In how many ms so many nodes are settled that a majority speaks. The nodes
+ * that have answered must suffice for it. */
+uint32_t round_settles_ms(const struct store *store, const struct round *round);
+
 /* The nodes, as bits, at which another ticket is in the way. */
 uint32_t round_busy(const struct store *store, const struct round *round);
 

@@ -588,8 +588,6 @@ round_hear(struct round *round, const struct op_result *result, uint32_t node)
 
     if (delay_ms < result->delay_ms)
         delay_ms = result->delay_ms;
-    if (result->status == OP_UNSETTLED && result->again_ms > round->again_ms)
-        round->again_ms = result->again_ms;
     if (round->kind == OP_INSPECT && round->about.ttl_ms < result->ttl_ms)
         round->about.ttl_ms = result->ttl_ms;
     if (round->kind == OP_INSPECT && result->senseless) {

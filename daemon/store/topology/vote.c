@@ -139,33 +139,52 @@ soon_us(const struct store *store)
     return store->now_us + store->settings.command_timeout_us;
 }
 
-/* Somebody is in the way there. */
 static bool
-vote_is_busy(const struct vote *vote)
+vote_is(const struct vote *vote, enum op_status status)
 {
-    return vote->state == VOTE_NO && vote->op.result.status == OP_BUSY;
+    return vote->state == VOTE_NO && vote->op.result.status == status;
 }
 
-uint32_t
-round_free_ms(const struct store *store, const struct round *round)
+/* When so many of the votes with that status count, by their ends. */
+static uint32_t
+votes_end_ms(const struct store *store, const struct round *round,
+    enum op_status status, uint32_t count)
 {
     uint32_t least[STORE_QUORUM_MAX];
     uint32_t n = 0;
-    uint32_t has = round->stats[OP_OK];
 
     for (uint32_t i = 0; i < store->quorum->nodes; i++) {
         const struct vote *vote = &round->votes[i];
         uint32_t at = n;
-        if (!vote_is_busy(vote))
+        if (!vote_is(vote, status))
             continue;
         for (; at > 0 && least[at - 1] > vote->again_ms; at--)
             least[at] = least[at - 1];
         least[at] = vote->again_ms;
         n++;
     }
-    if (has >= store->quorum->majority || has + n < store->quorum->majority)
-        return UINT32_MAX;
-    return least[store->quorum->majority - has - 1];
+    return count == 0 || count > n ? UINT32_MAX : least[count - 1];
+}
+
+uint32_t
+round_free_ms(const struct store *store, const struct round *round)
+{
+    uint32_t has = round->stats[OP_OK];
+    uint32_t majority = store->quorum->majority;
+
+    return votes_end_ms(
+        store, round, OP_BUSY, has < majority ? majority - has : 0);
+}
+
+uint32_t
+round_settles_ms(const struct store *store, const struct round *round)
+{
+    uint32_t spoke = round->stats[OP_OK] + round->stats[OP_BUSY];
+    uint32_t majority = store->quorum->majority;
+
+    require(spoke < majority);
+    require(spoke + round->stats[OP_UNSETTLED] >= majority);
+    return votes_end_ms(store, round, OP_UNSETTLED, majority - spoke);
 }
 
 uint32_t
@@ -174,7 +193,7 @@ round_busy(const struct store *store, const struct round *round)
     uint32_t nodes = 0;
 
     for (uint32_t i = 0; i < store->quorum->nodes; i++)
-        if (vote_is_busy(&round->votes[i]))
+        if (vote_is(&round->votes[i], OP_BUSY))
             nodes |= bit_of(&round->votes[i]);
     return nodes;
 }
