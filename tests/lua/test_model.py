@@ -269,6 +269,7 @@ class Model(ScriptCase):
         self.brokers = {
             b"broker-%d" % number: self.broker_of(
                 b"broker-%d" % number, texts=texts, lapse=LAPSE,
+                idle_after=3_600_000,  # Redis counts it by a clock of its own
                 waiters_max=MAX) for number in range(BROKERS)}
         self.listener = self.closing(scripts.connect(self.server))
         self.listener.subscribe(*(scripts.CHANNEL + name
