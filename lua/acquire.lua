@@ -264,7 +264,8 @@ end
 -- A ticket that stood there, and that the data know nothing of.
 local function ticket_back(r, words, t, limit)
     local holds = t.fence > 0
-    if holds and not hold_fits(r, t, limit) then
+    if holds and (not hold_fits(r, t, limit) or
+        r.used + t.permits > ULONG_MAX) then
         return false
     elseif r.live == 0 then
         r.limit = limit

@@ -40,7 +40,6 @@
 #define KEPT_MS      5000  /* for a release at another broker */
 #define KEEP_MS      30000 /* the default of --keep */
 #define TELL_MS      2000  /* of waiting, until its reason is printed */
-#define PERMITS_MAX  1000000
 #define LIMIT_MAX    4294967295u
 
 #define DETACHED_MAX_MS 86400000u
@@ -106,7 +105,7 @@ acquire_parse(struct settings *settings, const char *command, char **argv,
         {.name = "owner", .max = HOLDFAST_OWNER_MAX, .text = &asked->owner},
         {.name = "note", .max = HOLDFAST_NOTE_MAX, .text = &asked->note},
         {.name = "limit", .max = LIMIT_MAX, .number = &asked->limit},
-        {.name = "permits", .max = PERMITS_MAX, .number = &asked->permits},
+        {.name = "permits", .max = LIMIT_MAX, .number = &asked->permits},
         {.name = "shared", .flag = &asked->shared},
         {.name = "detached", .flag = &acquire->detached}, /* of lock alone */
     };

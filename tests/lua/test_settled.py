@@ -656,6 +656,18 @@ class Holders(SettledCase):
         self.assertEqual(self.record().used, 6)
         self.wait(who(3), permits=1, limit=6)
 
+    def test_no_more_permits_than_the_record_counts(self):
+        """Old data may show more permits than there are; the sum is bounded."""
+        most = 2 ** 32 - 1
+        all_of_it = self.hold(who(0), permits=most, limit=most)
+        self.one.release(who(0))
+        late = self.hold(who(1), permits=2, limit=most)
+        self.failover(lost=True)
+        self.says(self.back(self.one, who(1), late, permits=2, limit=most), OK)
+        self.says(self.back(self.one, who(0), all_of_it, permits=most,
+                            limit=most), GONE)
+        self.assertEqual(self.record().used, 2)
+
     def test_a_reader_where_a_writer_came_later(self):
         reader = self.hold(who(0), mode=SHARED)
         self.one.release(who(0))

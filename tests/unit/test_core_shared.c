@@ -49,7 +49,7 @@ SESSION_TEST(nonsense)
         "1 LOCK a mode=shared limit=2", "1 LOCK a mode=exclusive limit=2",
         "1 LOCK a limit=0", "1 LOCK a permits=2", "1 LOCK a limit=2 permits=3",
         "1 LOCK a limit=3 permits=0", "1 LOCK a limit=0 permits=0",
-        "1 LOCK a permits=1", "1 LOCK a limit=1000001 permits=1000001",
+        "1 LOCK a permits=1", "1 LOCK a limit=4294967295 permits=4294967296",
         "1 LOCK a limit=-1", "1 LOCK a limit=4294967296",
         "1 LOCK a b limit=3 permits=4"};
 
@@ -59,7 +59,7 @@ SESSION_TEST(nonsense)
     }
     ck_assert_uint_eq(
         rig_count(rig, COUNTER_requests_bad), sizeof(lines) / sizeof(lines[0]));
-    rig_lock(rig, s, "1 LOCK b limit=4294967295 permits=1000000", 5);
+    rig_lock(rig, s, "1 LOCK b limit=4294967295 permits=4294967295", 5);
     rig_say(rig, s, "2 LOCK a limit=2");
     rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_CONFLICT);
     rig_expect(rig, s, "2 ERR CONFLICT retry=0");

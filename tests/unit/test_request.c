@@ -528,8 +528,9 @@ START_TEST(test_numbers)
     expect_bad("1 SHOW a limit=4294967296", "1", ERROR_BADREQ, "limit= must");
     expect_bad("1 LOCKS cursor=4294967296", "1", ERROR_BADREQ, "cursor= must");
     expect_bad("1 LOCK a limit=1 permits=0", "1", ERROR_BADREQ,
-        "permits= must be a decimal number from 1 to 1000000");
-    expect_bad("1 LOCK a permits=1000001", "1", ERROR_BADREQ, "permits= must");
+        "permits= must be a decimal number from 1 to 4294967295");
+    expect_bad(
+        "1 LOCK a permits=4294967296", "1", ERROR_BADREQ, "permits= must");
     expect_bad("1 HELLO gen=1", "1", ERROR_BADREQ, "gen= must");
     expect_bad("1 HELLO gen=4294967296", "1", ERROR_BADREQ, "gen= must");
     expect_bad("1 CLAIM a fence=1 count=0", "1", ERROR_BADREQ, "count= must");
