@@ -31,6 +31,9 @@
 -- 8192 from now on the hold has other words. These three stand behind the
 --      argument, each with a byte for its length.
 --
+-- `keeps`: a hold of a semaphore has so many permits at most from now on (0:
+-- all that it has).
+--
 -- The result of a hold that ends by itself says in how many ms (again), as far
 -- as that goes. The result of a ticket taken over has its kind: mode B, permits
 -- I4, limit I4, delay I4, hold d, and its words. Hold: ms left to it, or that a
@@ -87,14 +90,16 @@ local function hold_extend(r, t, ask)
     call('SETRANGE', r.key, ticket_at(r, t.place) + TICKET_ENDS,
         pack('<dd', t.ends, t.hold))
     r.raw = nil
-    -- The adoption may have put somebody back into the queue.
-    local grants = r.stamped and serve(r, ask.seen, t) or nil
+    -- The adoption may have put somebody back into the queue, and waiters may
+    -- fit into permits that were given back.
+    local serves = r.stamped or ask.fewer
+    local grants = serves and serve(r, ask.seen, t) or nil
     local soon = forgets_soon(r)
     if soon then
         call('PEXPIRE', r.key, forget_in(r, max(forget_after, idle_after)))
         r.flags = bit.bor(r.flags, KEPT)
     end
-    if soon or r.stamped or r.news or r.longest < ask.lease or
+    if soon or serves or r.news or r.longest < ask.lease or
         t.ends < r.low then
         r.longest = max(r.longest, ask.lease)
         r.low = min(r.low, t.ends)
@@ -185,6 +190,15 @@ local function claim_refused(r, t, seen, holds)
     return true
 end
 
+-- Whether the hold gives some of its permits back.
+local function gives_back(r, t, keeps)
+    if r.limit == 0 or keeps == 0 or t.permits <= keeps then
+        return false
+    end
+    r.used, t.permits = r.used - t.permits + keeps, keeps
+    return true
+end
+
 -- How long the client of a hold may believe in it, as its broker knows, in ms.
 -- Of one that another broker had, or that is claimed for the second time, that
 -- does not know the end: the client may have been told of a whole lease.
@@ -256,6 +270,7 @@ local function hold_speaks(r, t, ask)
         shows(r, t)
         ticket_store(r, t)
     end
+    ask.fewer = gives_back(r, t, ask.keeps)
     if ask.shares and (claims or ask.moves or t.mode ~= SHARED) then
         -- A quorum's waiters stand in no record.
         r.news = r.news or number > 0
@@ -269,12 +284,12 @@ local function hold_speaks(r, t, ask)
         r.flags, r.low = flags_with(r, SHARED), min(r.low, t.ends)
         ticket_store(r, t)
         return pass_on(r, ask.seen, OK, t, false, ask.moves)
-    elseif claims or ask.moves then
+    elseif claims or ask.moves or ask.fewer then
         ticket_store(r, t)
     end
     if ask.detaches then
         return hold_detach(r, t, ask.told, ask.seen, kind_of(r, t, ask.moves))
-    elseif ask.moves or not claims then
+    elseif ask.moves or not claims or ask.fewer then
         return hold_extend(r, t, ask)
     end
     hold_result(t)
@@ -298,7 +313,7 @@ local function words_at(at)
 end
 
 local function renew(key, arg, read, words)
-    local place, arrival, fence, flags, lease, hold, latest, seen =
+    local place, arrival, fence, flags, lease, hold, keeps, latest, seen =
         unpack_at(RENEW_FORMAT, arg, IDENTITY + 1)
     if now > latest then
         return result(LATE)
@@ -356,7 +371,7 @@ local function renew(key, arg, read, words)
             ends = bit.band(flags, SETS_END) ~= 0, moves = moves, own = own,
             older = older, shares = bit.band(flags, SHARES) ~= 0,
             raises = bit.band(flags, RAISES) ~= 0,
-            agreed = bit.band(flags, AGREED) ~= 0,
+            agreed = bit.band(flags, AGREED) ~= 0, keeps = keeps,
             detaches = bit.band(flags, DETACHES) ~= 0, told = hold,
             words = words})
     end
@@ -380,7 +395,7 @@ local ALONE = '\1\0\0\0\0\0\0\0'
 local NOTHING = '\0\0\0\0'
 local find = string.find
 local idle_after = unpack_at('<I4', header, HEADER_IDLE_AFTER + 1)
--- Flags, lease, hold and latest, as many renewals of a call have them in
+-- Flags, lease, hold, keeps and latest, as many renewals of a call have them in
 -- common; whether that is plain, and what follows from it.
 local common, plain, lease, till, ends_raw, result_end
 -- The id of the node, and behind it the flags of a holder.
@@ -388,11 +403,11 @@ local mine
 local slow
 
 local function prepare(asked)
-    local flags, hold, latest
+    local flags, hold, keeps, latest
     look()
     common, mine = asked, id .. '\7'
-    flags, lease, hold, latest = unpack_at('<I2I4dd', asked)
-    plain = known and flags == 0 and hold == 0 and now <= latest
+    flags, lease, hold, keeps, latest = unpack_at('<I2I4dI4d', asked)
+    plain = known and flags == 0 and hold == 0 and keeps == 0 and now <= latest
     till = now + lease
     ends_raw, result_end = pack('<d', till), pack('<I4I4I4', lease, 0, 0)
 end

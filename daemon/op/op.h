@@ -152,6 +152,7 @@ struct op {
     uint64_t seen;    /* the highest fence known of that slot */
     uint32_t lease_ms;
     struct ask ask;       /* OP_ACQUIRE */
+    uint32_t keeps;       /* OP_RENEW: permits at most; 0: all */
     uint64_t hard_end_us; /* renewals: of lease=, WHEEL_NEVER: none */
     uint64_t deadline_us; /* while Redis cannot be asked */
     uint64_t end_us;      /* in any case; 0: not before it is answered */

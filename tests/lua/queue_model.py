@@ -554,6 +554,10 @@ class Lock:
             self.claim(ticket)
         elif adopted and ticket.hold and call.hold:  # it was put off since
             ticket.hold = max(ticket.hold, self.now + call.hold)
+        gives = self.limit and 0 < call.keeps < ticket.permits
+        if gives:
+            ticket.permits = call.keeps
+            self.seen["part"] += 1
         downgrades = call.shares and ticket.mode != SHARED
         if downgrades or (call.shares and (claims or call.moves)):
             ticket.ends = min(ticket.ends, self.now + self.longest)
@@ -562,9 +566,9 @@ class Lock:
             self.serve(call, outcome, ticket)
         elif call.detaches:
             return self.detach(ticket, call, outcome, adopted)
-        elif call.moves or not claims:
+        elif call.moves or not claims or gives:
             self.extend(ticket, call)
-            if adopted:
+            if adopted or gives:
                 self.serve(call, outcome, ticket)
         if call.moves:
             outcome.about = self.kind(ticket)

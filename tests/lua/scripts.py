@@ -157,13 +157,13 @@ def renew(ticket, look=False, sets_end=False, moves=False, tell=False,
           shares=False, watch=False, raises=False, agreed=False, holds=False,
           overdue=False, watch_waiters=False, detaches=False, by_fence=False,
           place=0, arrival=0, fence=0, lease=LEASE, hold=0, latest=FOREVER,
-          seen=0, words=None):
+          seen=0, words=None, keeps=0):
     behind = b"" if words is None else b"".join(
         bytes([len(word)]) + word for word in words)
     return ticket.pack() + RENEW.pack(place, arrival, fence, bits(
         look, sets_end, moves, tell, shares, watch, raises, agreed, holds,
         overdue, watch_waiters, detaches, by_fence, words is not None), lease,
-        hold, latest, seen) + behind
+        hold, keeps, latest, seen) + behind
 
 
 def break_(fence=0):

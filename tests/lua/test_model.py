@@ -54,6 +54,7 @@ class Call:
     by_fence: bool = False
     mode: int = EXCLUSIVE
     permits: int = 1
+    keeps: int = 0
     limit: int = 0
     delay: int = 0
     place: int = 0
@@ -75,7 +76,7 @@ class Call:
                     "by_fence"),
         "renew": ("look", "sets_end", "moves", "tell", "shares", "watch",
                   "watch_waiters", "detaches", "by_fence", "place", "arrival",
-                  "fence", "lease", "hold", "latest", "seen"),
+                  "fence", "lease", "hold", "latest", "seen", "keeps"),
         "break": ("fence",)}
 
     def argument(self):
@@ -212,6 +213,8 @@ class Client:
             call.sets_end = True
         if chance.random() < 0.1:
             call.shares = True
+        if chance.random() < 0.1:
+            call.keeps = chance.randint(1, self.limit)
         if standing is not None:
             self.know(call, standing)
             if chance.random() < 0.1:
@@ -220,6 +223,7 @@ class Client:
             self.detached(call, standing)
             if call.detaches or call.by_fence:
                 call.hold = chance.choice((500, 4000, 60000))
+                call.keeps = 0
 
     def choose_break(self, call, _, standing):
         if standing is not None and self.chance.random() < 0.5:
@@ -489,7 +493,7 @@ class Model(ScriptCase):
         moved = sum((client.lock.seen for client in clients),
                     collections.Counter())
         print(f"sessions that moved, and others: {dict(moved)}")
-        for what in ("waiter", "shared", "broken", "anew", "again",
+        for what in ("waiter", "shared", "broken", "anew", "again", "part",
                      "room", "detached", "prolonged", "ended"):
             self.assertGreater(moved[what], 0, what)
         for count in (self.squeezed, suspended, barred, self.mores,

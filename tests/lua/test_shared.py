@@ -353,6 +353,34 @@ class Semaphore(Kinds):
         self.take(2, 1)
         self.assert_grants(self.release(1), who(2))
 
+    def test_some_are_given_back(self):
+        """Waiters get them, first come first served, at any broker."""
+        fence = self.take(0, 3).fence
+        self.take(1, 1)
+        self.take(2, 2, self.two)
+        self.take(3, 1)
+        result = self.one.renew(who(0), fence=fence, keeps=2)
+        self.says(result, OK)
+        self.assertEqual(result.ttl, LEASE)
+        self.assert_grants(result, who(1))
+        for keeps in (2, 3, 0):
+            self.assert_grants(self.one.renew(who(0), keeps=keeps))
+        self.assert_holders(who(0), who(1))
+        self.assertTrue(self.one.renew(who(1), keeps=1).status == OK)
+        self.assertFalse(self.one.renew(who(0), keeps=1).handed)
+        self.assertTrue(self.one.release(who(1)).handed)
+        self.assertEqual((self.record().used, self.record().granted), (3, 2))
+        self.assert_grants(self.release(0), who(3))
+
+    def test_some_of_a_hold_with_an_end(self):
+        """It keeps its end, and a waiter keeps all that it asks for."""
+        self.take(0, 3, hold=5000)
+        self.take(1, 2)
+        self.pass_time(1000)
+        self.says(self.one.renew(who(1), keeps=1), WAITING)
+        self.assertEqual(self.one.renew(who(0), hold=4000, keeps=1).ttl, 4000)
+        self.assertEqual(self.record().used, 3)
+
     def test_death_gives_them_back(self):
         self.take(0, 2, lease=5000)
         self.take(1, 1, lease=9000)

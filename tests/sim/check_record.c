@@ -324,7 +324,8 @@ stand_wrong(const struct stand *was, const struct stand *is, uint64_t last,
     if (was->granted && is->granted && is->fence != was->fence && !raised &&
         is->fence <= last)
         return "it has another fence";
-    if (is->permits != was->permits)
+    if (is->permits > was->permits ||
+        (is->permits < was->permits && !is->granted))
         return "it has other permits";
     if (was->shared && !is->shared)
         return "it was shared, and is not";

@@ -324,7 +324,7 @@ static void
 say_any(unsigned slot)
 {
     static const char *const lines[] = {"UNLOCK %c", "UNLOCK %c", "UNLOCK %c",
-        "UNLOCK %c owner=w", "UNLOCK %c fence=%f",
+        "UNLOCK %c permits=1", "UNLOCK %c owner=w", "UNLOCK %c fence=%f",
         "UNLOCK %c fence=%f detached=1",
         "RENEW %c fence=%f lease=3000 detached=1", "RENEW %c lease=300",
         "RENEW %c lease=3000", "NOTE %c note=x", "UNLOCK %c f z",

@@ -1,6 +1,7 @@
 /*
- * Tests of semaphores (limit=, permits=): how they are shown and claimed, the
- * words of QUEUED and ERR BUSY, and holds of more permits than there are.
+ * Tests of semaphores (limit=, permits=): how they are shown and claimed, and
+ * the words of QUEUED and ERR BUSY. Permits that are given back in part. Holds
+ * of more permits than there are.
  */
 #include "daemon/op/op.h"
 #include "tests/unit/core_rig.h"
@@ -66,6 +67,116 @@ RIG_TEST(claimed, rig_new())
     rig_say(rig, t, "6 UNLOCK a");
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     rig_expect(rig, t, "6 OK count=0");
+}
+
+/* --- UNLOCK permits= ------------------------------------------------------ */
+
+/* `permits` of the next operation, a renewal. */
+static struct op *
+expect_keeps(struct rig *rig, uint32_t permits)
+{
+    struct op *op = rig_op(rig, OP_RENEW);
+
+    ck_assert_uint_eq(op->keeps, permits);
+    ck_assert(!op->shares && !op->moves && !op->sets_end);
+    return op;
+}
+
+/* Redis is told, and then it is answered. Requests behind it wait. */
+SESSION_TEST(part)
+{
+    rig_lock(rig, s, "1 LOCK a limit=9 permits=5", 5);
+    rig_say(rig, s, "2 UNLOCK a permits=2 fence=5");
+    rig_say(rig, s, "3 LOCK a limit=9 permits=5");
+    rig_say(rig, s, "4 LOCK a limit=9 permits=3");
+    rig_say(rig, s, "5 UNLOCK a permits=1");
+    rig_say(rig, s, "6 UNLOCK a");
+    rig_say(rig, s, "7 UNLOCK a permits=1");
+    rig_silent(rig, s);
+    rig_granted(rig, expect_keeps(rig, 3), 5);
+    rig_expect(rig, s, "2 OK count=1 permits=3");
+    rig_expect(rig, s, "3 ERR CONFLICT retry=0");
+    rig_expect(rig, s, "4 OK fence=5 ttl_ms=~ count=2");
+    rig_expect(rig, s, "5 ERR CONFLICT retry=0"); /* it was entered twice */
+    rig_expect(rig, s, "6 OK count=1");
+    rig_granted(rig, expect_keeps(rig, 2), 5);
+    rig_expect(rig, s, "7 OK count=1 permits=2");
+    rig_pass(rig, 10010);
+    rig_granted(rig, expect_keeps(rig, 2), 5); /* the data may be older */
+    rig_say(rig, s, "8 UNLOCK a permits=2");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_expect(rig, s, "8 OK count=0");
+}
+
+/* Nothing changes. */
+SESSION_TEST(part_refused)
+{
+    rig_lock(rig, s, "1 LOCK a limit=9 permits=5", 5);
+    rig_lock(rig, s, "1 LOCK b mode=shared", 5);
+    rig_ask(rig, s, "2 UNLOCK a permits=0", "2 ERR BADREQ retry=0");
+    rig_ask(rig, s, "2 UNLOCK a permits=1 fence=5 detached=1",
+        "2 ERR BADREQ retry=0");
+    rig_ask(rig, s, "2 UNLOCK a b permits=1", "2 ERR BADREQ retry=0");
+    rig_ask(rig, s, "2 UNLOCK a permits=6", "2 ERR CONFLICT retry=0");
+    rig_ask(rig, s, "2 UNLOCK b permits=1", "2 ERR CONFLICT retry=0");
+    rig_ask(rig, s, "2 UNLOCK a permits=2 fence=4", "2 ERR STALE retry=0");
+    rig_ask(rig, s, "2 UNLOCK a permits=2 owner=o", "2 ERR NOTHELD retry=0");
+    ck_assert_uint_eq(rig_count(rig, COUNTER_refused_conflict), 2);
+    rig_no_op(rig);
+    rig_ask(rig, s, "3 LOCK a limit=9 permits=5", "3 OK ~ ~ count=2");
+}
+
+/* The answer is not to be had: Redis is told until it has heard, also where
+ * the hold is not renewed, and when it has lost the hold. */
+SESSION_TEST(part_in_doubt)
+{
+    rig_lock(rig, s, "1 LOCK a limit=9 permits=5 lease=20s", 5);
+    rig_say(rig, s, "2 UNLOCK a permits=2");
+    rig_status(rig, expect_keeps(rig, 3), _i ? OP_UNKNOWN : OP_UNSENT);
+    rig_expect(rig, s, "2 ERR INDOUBT retry=1");
+    rig_ask(rig, s, "3 LOCK a limit=9 permits=3", "3 OK ~ ~ count=2");
+    rig_pass(rig, 120);
+    rig_status(rig, expect_keeps(rig, 3), OP_MISSING);
+    ck_assert_uint_eq(rig_op(rig, OP_RECLAIM)->ask.permits, 3);
+}
+
+/* The hold is put again with what it keeps, and answered by that; or it has
+ * ended. */
+SESSION_TEST(part_of_what_is_gone)
+{
+    rig_lock(rig, s, "1 LOCK a limit=9 permits=5", 5);
+    rig_say(rig, s, "2 UNLOCK a permits=2");
+    rig_status(rig, expect_keeps(rig, 3), OP_MISSING);
+    ck_assert_uint_eq(rig_op(rig, OP_RECLAIM)->ask.permits, 3);
+    rig_granted(rig, rig_op(rig, OP_RECLAIM), 5);
+    rig_expect(rig, s, "2 OK count=1 permits=3");
+    rig_say(rig, s, "3 UNLOCK a permits=2");
+    rig_status(rig, expect_keeps(rig, 1), OP_GONE);
+    rig_expect(rig, s, "* LOST a fence=5 reason=gone");
+    rig_expect(rig, s, "3 ERR LOST retry=0");
+}
+
+/* Permits that were given back at another broker do not come back. */
+RIG_TEST(part_elsewhere, rig_new())
+{
+    unsigned s = rig_open_kept(rig);
+    unsigned t = rig_open(rig);
+
+    rig_lock(rig, s, "1 LOCK a limit=9 permits=5", 5);
+    rig_event(rig, s, CORE_DROP);
+    rig_resume(rig, s, t, 3, " keep=10s");
+    rig_expect(rig, t, "- OK ~ ~ ~ ~ gen=3");
+    rig_say(rig, t, "2 CLAIM a fence=5");
+    rig_finish(rig, rig_op(rig, OP_RENEW),
+        (struct op_result){.status = OP_OK,
+            .fence = 5,
+            .ttl_ms = RIG_LEASE_MS,
+            .ask = {.permits = 4, .permits_max = 9}});
+    rig_expect(rig, t, "2 OK fence=5 ttl_ms=~ count=1");
+    rig_ask(rig, t, "3 UNLOCK a permits=5", "3 ERR CONFLICT retry=0");
+    rig_say(rig, t, "4 UNLOCK a permits=1");
+    rig_granted(rig, expect_keeps(rig, 3), 5);
+    rig_expect(rig, t, "4 OK count=1 permits=3");
 }
 
 /* --- QUEUED and ERR BUSY -------------------------------------------------- */
@@ -178,6 +289,11 @@ core_semaphore_suite(void)
     tcase_add_test(tests, shown);
     tcase_add_test(tests, claimed);
     tcase_add_test(tests, too_many_out);
+    tcase_add_test(tests, part);
+    tcase_add_test(tests, part_refused);
+    tcase_add_loop_test(tests, part_in_doubt, 0, 2);
+    tcase_add_test(tests, part_of_what_is_gone);
+    tcase_add_test(tests, part_elsewhere);
     tcase_add_test(tests, words);
     tcase_add_test(tests, queued_once);
     suite_add_tcase(suite, tests);

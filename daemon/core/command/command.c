@@ -434,10 +434,11 @@ static void
 unlock_names(
     struct core *core, struct session *session, const struct request_line *line)
 {
-    if (request_has(line, REQUEST_KEY_FENCE) || line_is_detached(line)) {
+    if (request_has(line, REQUEST_KEY_FENCE) ||
+        request_has(line, REQUEST_KEY_PERMITS) || line_is_detached(line)) {
         count(core->counters, COUNTER_requests_bad);
         answer_error(core, session, line->tag, ERROR_BADREQ,
-            "fence= and detached= need an UNLOCK of one name");
+            "fence=, permits= and detached= need an UNLOCK of one name");
         return;
     }
     struct request *request = request_admit(core, session, line);
@@ -476,6 +477,8 @@ command_of_hold(
     request->fence = request_value(line, REQUEST_KEY_FENCE, 0);
     request->ask.hold_ms = request_value(line, REQUEST_KEY_LEASE, 0);
     request_set_note(request, line);
+    request->ask.permits =
+        (uint32_t)request_value(line, REQUEST_KEY_PERMITS, 0);
     list_push_back(&ticket->requests, &request->ticket_link);
     ticket_advance(core, ticket);
 }

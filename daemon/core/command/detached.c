@@ -38,6 +38,8 @@ detached_objection(const struct request_line *line)
         return "detached=1 needs fence=";
     if (request_has(line, REQUEST_KEY_OWNER))
         return "a detached hold has no owner=: its fence= names it";
+    if (request_has(line, REQUEST_KEY_PERMITS))
+        return "a detached hold is released as a whole, without permits=";
     return NULL;
 }
 

@@ -45,10 +45,10 @@ enum ticket_ending {
     ENDING_LOST,    /* LOST was sent; unclean, too */
 };
 
-/* HELD: an exclusive hold becomes a shared one. */
+/* HELD: an exclusive hold becomes a shared one, or gives permits back. */
 enum ticket_downgrade {
     DOWNGRADE_NONE,
-    DOWNGRADE_ASKED, /* it is shared from now on; Redis has not confirmed it */
+    DOWNGRADE_ASKED, /* so it is from now on; Redis has not confirmed it */
     DOWNGRADE_DONE,
 };
 

@@ -111,6 +111,8 @@ answer_count(struct core *core, struct request *request, uint32_t holds)
 
     require(request->command == COMMAND_UNLOCK);
     reply_pair_number(&reply, "count", holds);
+    if (request->ask.permits > 0 && holds > 0)
+        reply_pair_number(&reply, "permits", request->ticket->ask.permits);
     answer_end(core, request->session, &reply);
     request_free(core, request);
 }

@@ -379,6 +379,52 @@ hold_unlock(struct core *core, struct ticket *ticket, struct request *request)
     return true;
 }
 
+/* Why a hold cannot give so many permits back; NULL: it can. */
+static const char *
+part_objection(const struct ticket *ticket, uint32_t permits)
+{
+    if (ticket->ask.permits_max == 0)
+        return "permits= is for a semaphore: the hold was taken without limit=";
+    if (permits > ticket->ask.permits)
+        return "permits= is more than the hold has";
+    if (ticket->holds > 1)
+        return "the owner has entered the hold several times: UNLOCK it "
+               "without "
+               "permits= first";
+    return NULL;
+}
+
+/* UNLOCK permits=: gives some permits back, and keeps the hold with the rest.
+ * True where the request has to wait for Redis. */
+static bool
+hold_unlock_part(
+    struct core *core, struct ticket *ticket, struct request *request)
+{
+    enum ticket_downgrade before = ticket->downgrade;
+    uint32_t permits = request->ask.permits;
+
+    if (request->state != REQUEST_QUEUED)
+        return true;
+    if (hold_is_unattended(core, ticket, request) ||
+        fence_is_stale(core, ticket, request))
+        return false;
+    const char *why = part_objection(ticket, permits);
+    if (why != NULL) {
+        count(core->counters, COUNTER_refused_conflict);
+        request_refuse(core, request, ERROR_CONFLICT, why);
+        return false;
+    }
+    if (permits == ticket->ask.permits)
+        return hold_unlock(core, ticket, request);
+    ticket->ask.permits -= permits;
+    ticket->downgrade = DOWNGRADE_ASKED;
+    if (hold_ask(core, ticket, request, ticket->hard_end_us, false))
+        return true;
+    ticket->ask.permits += permits;
+    ticket->downgrade = before;
+    return false;
+}
+
 static bool
 hold_renew(struct core *core, struct ticket *ticket, struct request *request)
 {
@@ -477,7 +523,7 @@ static bool
 hold_serve(struct core *core, struct ticket *ticket, struct request *request)
 {
     require(ticket_request(ticket) == request);
-    if (request->command == COMMAND_UNLOCK)
+    if (request->command == COMMAND_UNLOCK && request->ask.permits == 0)
         return hold_unlock(core, ticket, request);
     if (hold_changes(core, ticket))
         return true;
@@ -488,6 +534,8 @@ hold_serve(struct core *core, struct ticket *ticket, struct request *request)
         return hold_renew(core, ticket, request);
     if (request->command == COMMAND_NOTE)
         return hold_set_note(core, ticket, request);
+    if (request->command == COMMAND_UNLOCK)
+        return hold_unlock_part(core, ticket, request);
     if (request->command == COMMAND_CLAIM)
         return hold_claim(core, ticket, request);
     require(request->command == COMMAND_LOCK);

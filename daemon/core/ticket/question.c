@@ -168,7 +168,10 @@ ticket_send_renewal(struct core *core, struct ticket *ticket,
     op->hard_end_us = hard_end_us;
     op->sets_end = sets_end;
     /* Each time, for Redis may come back as it was before. */
-    op->shares = ticket->downgrade != DOWNGRADE_NONE;
+    if (ticket->downgrade != DOWNGRADE_NONE && ticket->ask.permits_max > 0)
+        op->keeps = ticket->ask.permits;
+    else
+        op->shares = ticket->downgrade != DOWNGRADE_NONE;
     op->moves = ticket->moving;
     op->holds = true;
     op->notes = ticket->note_due;

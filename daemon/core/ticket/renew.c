@@ -100,7 +100,7 @@ hold_renewed(struct core *core, struct ticket *ticket, const struct op *op)
             us_add(op->hard_end_us, core->now_us - result->sent_us);
     require(!op->sets_end || ticket->hard_end_us <= ticket->stands_us);
     ticket->jeopardy = false;
-    if (op->shares)
+    if (op->shares || op->keeps > 0)
         ticket->downgrade = DOWNGRADE_DONE;
     if (op->notes)
         ticket->note_due = false;
@@ -111,6 +111,9 @@ hold_renewed(struct core *core, struct ticket *ticket, const struct op *op)
             ticket->ask.shared = true;
         if (!ticket->note_due) /* or have changed its note */
             ticket_set_note(ticket, result->note);
+        uint32_t left = result->ask.permits; /* or given some back */
+        if (left > 0 && left < ticket->ask.permits)
+            ticket->ask.permits = left;
     }
     hold_believe(core, ticket, result->sent_us, result->ttl_ms);
     if (late)
@@ -123,6 +126,8 @@ hold_renewed(struct core *core, struct ticket *ticket, const struct op *op)
         hold_relock(core, ticket, request);
     else if (request != NULL && request->command == COMMAND_CLAIM)
         hold_claimed(core, ticket, request);
+    else if (request != NULL)
+        answer_count(core, request, ticket->holds);
     ticket_advance(core, ticket);
 }
 
@@ -141,12 +146,15 @@ hold_not_renewed(
     struct request *request = ticket_asking(ticket);
 
     count(core->counters, COUNTER_renewals_failed);
-    if (ticket->renew_us != NEVER)
+    if (ticket->renew_us != NEVER || ticket->downgrade == DOWNGRADE_ASKED)
         ticket->renew_us = core->now_us + core_jitter(core, RETRY_US);
     ticket_arm(core, ticket);
     if (request != NULL)
         request_refuse(core, request,
-            status == OP_UNSENT ? ERROR_UNAVAILABLE : ERROR_INDOUBT, NULL);
+            status == OP_UNSENT && request->command != COMMAND_UNLOCK
+                ? ERROR_UNAVAILABLE
+                : ERROR_INDOUBT,
+            NULL);
     ticket_advance(core, ticket);
 }
 

@@ -292,6 +292,7 @@ put_renew(char *at, const struct op *op, uint64_t now_us, uint64_t latest_ms)
             (op->notes ? RENEW_WORDS : 0));
     PUT_UINT(at, RENEW, LEASE, op->lease_ms);
     PUT_DOUBLE(at, RENEW, HOLD, record_hold_left_ms(op, now_us));
+    PUT_UINT(at, RENEW, KEEPS, op->keeps);
     PUT_DOUBLE(at, RENEW, LATEST, latest_ms);
     PUT_DOUBLE(at, RENEW, SEEN, op->seen);
     at += BYTES_RENEW;
