@@ -653,8 +653,8 @@ SRIG_TEST(overdue, srig_single())
     }
     srig_sends(rig, 0, "EVALSHA 2");
     ck_assert_int_eq(rig->words[6].at[57], 0);
-    ck_assert_int_eq(rig->words[6].at[86 + 57], 512 >> 8);
-    ck_assert_uint_eq(rig->words[6].len, 2 * 86);
+    ck_assert_int_eq(rig->words[6].at[90 + 57], 512 >> 8);
+    ck_assert_uint_eq(rig->words[6].len, 2 * 90);
     srig_expect(rig, 0, "EVALSHA 3");
     ck_assert_int_eq(rig->words[7].at[36], 1);
     ck_assert_int_eq(rig->words[8].at[36], 1 | 32);

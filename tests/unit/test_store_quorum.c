@@ -23,7 +23,7 @@ Suite *store_quorum_suite(void);
 #define AT_ACQUIRE_SEEN  72
 #define AT_RENEW_FENCE   48
 #define AT_RENEW_FLAGS   56
-#define AT_RENEW_SEEN    78
+#define AT_RENEW_SEEN    82
 
 #define RETRY      1 /* of an acquire */
 #define NO_QUEUE   2
