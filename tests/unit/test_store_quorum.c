@@ -1767,21 +1767,30 @@ SRIG_TEST(by_fence_of_two, srig_quorum(NODES))
     srig_status(rig, op, OP_UNSENT);
 }
 
-/* A majority has it from now on; it is put nowhere else. */
+/* A majority has the hold from now on; it is put nowhere else. It is in this
+ * broker's turn no more. A client that could not be told gives it back. */
 SRIG_TEST(detached, srig_quorum(NODES))
 {
-    (void)holds(rig, HOLDER, 9);
+    takes(rig, 7);
+    uint64_t try = holds(rig, HOLDER, 50);
+    changed(rig, 1, "Tbroker-2holdfast:{name}");
     struct op *op = srig_draft(rig, OP_RENEW, 0);
     op->request = HOLDER;
     op->detaches = true;
     op->hard_end_us = rig->now_us + 3600000000;
     srig_submit(rig, op);
     (void)all_hear(rig, SCRIPT_RENEW);
-    says(rig, 0, RECORD_OK, 9);
+    says(rig, 0, RECORD_OK, 50);
     says(rig, 1, RECORD_GONE, 0);
-    says(rig, 2, RECORD_OK, 9);
+    says(rig, 2, RECORD_OK, 50);
     srig_status(rig, op, OP_OK);
     silent(rig);
+    srig_pass(rig, 20);
+    (void)wants_now(rig, THIRD);
+    (void)all_hear(rig, SCRIPT_ACQUIRE);
+    all_say(rig, RECORD_BUSY, 0);
+    (void)wants(rig, OP_RELEASE, HOLDER);
+    ck_assert_uint_eq(all_hear(rig, SCRIPT_RELEASE), try);
 }
 
 /* Nobody waits in a record, and what a majority has lost is lost. */

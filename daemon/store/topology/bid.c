@@ -71,11 +71,13 @@ turn_hand_on(const struct store *store, struct turn *turn)
     turn->grants = 0;
 }
 
-static void
+void
 turn_ends(struct store *store, struct bid *bid)
 {
     struct turn *turn = turn_of(store->quorum, bid->hash);
 
+    if (!bid->held)
+        return;
     bid->held = false;
     if (turn->held > 0)
         turn->held--;
@@ -249,8 +251,7 @@ void
 bid_free(struct store *store, struct bid *bid)
 {
     require(bid->leaves == NULL);
-    if (bid->held)
-        turn_ends(store, bid);
+    turn_ends(store, bid);
     queue_leave(store, bid, true);
     list_remove(&bid->used_link);
     table_remove(&store->quorum->bid_table, &bid->table);
@@ -278,7 +279,7 @@ quorum_moved(struct store *store, const char told[8])
 
     memcpy(&request, told, sizeof(request));
     struct bid *bid = bid_of_try(store, handle_unpack(request));
-    if (bid != NULL && bid->held)
+    if (bid != NULL)
         turn_ends(store, bid);
 }
 

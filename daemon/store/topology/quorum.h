@@ -54,6 +54,9 @@ void turn_passes(struct store *store, const struct bid *bid);
 /* The bid tries: its turn begins, or goes on. */
 void turn_begins(struct store *store, struct bid *bid);
 
+/* The bid's hold counts no more in the turn of this broker. */
+void turn_ends(struct store *store, struct bid *bid);
+
 /* The queue of that lock; NULL: nobody waits here. */
 struct queue *queue_find(const struct quorum *quorum, struct text name);
 

@@ -288,6 +288,8 @@ renew_won(struct store *store, struct round *round, struct bid *bid)
     asked->result.fence = bid->fence;
     round_term(store, round, 0, &asked->result);
     bool repairs = !asked->moves && !asked->detaches;
+    if (asked->detaches) /* the bid stays: the core may give the hold back */
+        turn_ends(store, bid);
     quorum_answer(store, asked, OP_OK);
     if (repairs)
         renew_repair(store, round);
