@@ -119,7 +119,7 @@ local function ticket_again(r, t, lease)
     if t.flags == LIVING + GRANTED and not r.pending then
         ticket_hold(t)
         r.low = min(r.low, t.ends)
-    elseif t.flags == HELD then
+    elseif t.flags == HELD and not t.detached then
         t.ends, r.longest = ends_anew(r, t, lease), max(r.longest, lease)
         if t.hold > 0 then
             t.ends = min(t.ends, t.hold)

@@ -55,9 +55,10 @@ end
 
 -- Whether such a ticket may yet be put there, by a broker that believes in it.
 -- Once a holder has shown itself, such a ticket can only be a wait. It matters
--- only when the release is carried out for the second time.
+-- only when the release is carried out for the second time. Nobody puts a
+-- detached hold there.
 local function may_come(r, flags)
-    return not settled and (r.id ~= id or
+    return not settled and bit.band(flags, BY_FENCE) == 0 and (r.id ~= id or
         bit.band(flags, REPEATS) ~= 0 and bereft(r, 0))
 end
 
@@ -70,7 +71,8 @@ return function(key, arg, read)
     end
     local r = raw ~= '' and head_load(key, raw)
     if not r then
-        return result(raw ~= '' and CORRUPT or settled and GONE or MISSING)
+        local gone = settled or bit.band(flags, BY_FENCE) ~= 0
+        return result(raw ~= '' and CORRUPT or gone and GONE or MISSING)
     end
     local t
     if bit.band(flags, BY_FENCE) ~= 0 then

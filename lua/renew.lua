@@ -226,6 +226,9 @@ end
 
 -- A holder says that it is there.
 local function hold_speaks(r, t, ask)
+    if t.detached and not ask.detaches then -- older than the detachment
+        return not_so(r, ask.seen, GONE)
+    end
     local claims = bit.band(t.flags, CLAIMED) == 0
     if r.pending and claims then
         return result_of(r, t, nil, false, kind_of(r, t, ask.moves))
@@ -283,7 +286,9 @@ local function hold_speaks(r, t, ask)
         t.mode, t.ends = SHARED, min(t.ends, now + r.longest)
         r.flags, r.low = flags_with(r, SHARED), min(r.low, t.ends)
         ticket_store(r, t)
-        return pass_on(r, ask.seen, OK, t, false, ask.moves)
+        if not ask.detaches then
+            return pass_on(r, ask.seen, OK, t, false, ask.moves)
+        end
     elseif claims or ask.moves or ask.fewer then
         ticket_store(r, t)
     end

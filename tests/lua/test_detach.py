@@ -114,6 +114,14 @@ class Detached(DetachedCase):
         self.says(self.one.release(who(1), fence=fence), OK)
         self.assert_holders()
 
+    def test_an_older_question_does_not_cut_it(self):
+        """A refresh of the wait, or its LOCK, may run after the detachment."""
+        self.detach(who(1), DAY)
+        self.says(self.assert_untouched(
+            lambda: self.one.renew(who(1))), GONE)
+        self.one.acquire(who(1), retry=True)
+        self.assertEqual(self.assert_holder(who(1)).ends, self.now + DAY)
+
     def test_is_no_session_s(self):
         fence = self.detach(who(1))
         self.says(self.two.renew(MOVED, moves=True, fence=fence), GONE)
@@ -221,6 +229,7 @@ class Failover(DetachedCase):
         self.says(self.unlock(fence), OK)
         self.assertTrue(self.pending())
         self.wait(who(2))
+        self.says(self.unlock(fence), GONE)  # for nobody puts it back
 
     def test_is_prolonged_once_the_broker_is_settled(self):
         """A later holder may not have been back yet."""
