@@ -152,6 +152,52 @@ SESSION_TEST(is_put_again_first)
     rig_expect(rig, s, "1 OK fence=5 ttl_ms=~ count=1");
 }
 
+/* The hold cannot be put again: its LOCK fails, and it is given back. */
+SESSION_TEST(is_not_put_again)
+{
+    struct op *op = detaching(rig, s, "1 LOCK a lease=1h detached=1", 5);
+    rig_say(rig, s, "2 LOCK a b");
+    rig_status(rig, op, OP_MISSING);
+    rig_status(rig, rig_op(rig, OP_RECLAIM), OP_REFUSED);
+    rig_expect(rig, s, "1 ERR INTERNAL retry=0");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+}
+
+/* The client has gone meanwhile, and its session is kept. */
+SESSION_TEST(is_put_again_for_nobody)
+{
+    unsigned kept = rig_open_kept(rig);
+    struct op *op = detaching(rig, kept, "1 LOCK a lease=1h detached=1", 5);
+
+    rig_status(rig, op, OP_MISSING);
+    op = rig_op(rig, OP_RECLAIM);
+    rig_event(rig, kept, CORE_DROP);
+    rig_granted(rig, op, 5);
+    given_back(rig);
+}
+
+/* The wait has outlasted the Redis time-out, and the detachment has its own. */
+SESSION_TEST(is_tried_after_a_long_wait)
+{
+    struct op *op = NULL;
+
+    rig_wait(rig, s, "1 LOCK a lease=1h detached=1");
+    for (unsigned i = 0; i < 6; i++) {
+        rig_pass(rig, 10000);
+        op = rig_op(rig, OP_RENEW);
+        if (i < 5)
+            rig_status(rig, op, OP_WAITING);
+    }
+    rig_granted(rig, op, 5);
+    op = rig_op(rig, OP_RENEW);
+    ck_assert(op->detaches);
+    ck_assert_uint_gt(op->deadline_us, rig->now_us);
+    rig_status(rig, op, OP_UNKNOWN);
+    detached(rig, rig_op(rig, OP_RENEW));
+    rig_expect(rig, s, "1 OK fence=5 ttl_ms=3563998 count=1");
+    nothing_left(rig);
+}
+
 /* Until it is told, a hold ends by its deadline, and the client, which does not
  * know of it, hears nothing. */
 SESSION_TEST(the_deadline_comes)
@@ -193,6 +239,27 @@ SESSION_TEST(its_session_is_resumed)
     rig_granted(rig, rig_op(rig, OP_ACQUIRE), 6);
     detached(rig, rig_op(rig, OP_RENEW));
     rig_expect(rig, next, "1 OK fence=6 ttl_ms=~ count=1");
+}
+
+/* A hold with lease= of an earlier connection has the detached one's end. */
+SESSION_TEST(an_earlier_hold_had_a_lease)
+{
+    unsigned kept = rig_open_kept(rig);
+    unsigned next = rig_open(rig);
+
+    rig_say(rig, kept, "1 LOCK a lease=1h");
+    rig_granted(rig, rig_op(rig, OP_ACQUIRE), 5);
+    rig_expect(rig, kept, "1 OK fence=5 ttl_ms=~ count=1");
+    rig_event(rig, kept, CORE_DROP);
+    rig_resume(rig, kept, next, 2, "");
+    rig_expect(rig, next, "- OK session=~ proto=1 server=~ gen=2");
+    rig_say(rig, next, "1 LOCK a lease=1h detached=1");
+    struct op *op = rig_op(rig, OP_RENEW);
+    ck_assert(!op->detaches);
+    rig_granted(rig, op, 5);
+    detached(rig, rig_op(rig, OP_RENEW));
+    rig_expect(rig, next, "1 OK fence=5 ttl_ms=3563998 count=1");
+    nothing_left(rig);
 }
 
 SESSION_TEST(a_cancel_comes_too_late)
@@ -322,6 +389,10 @@ core_detached_suite(void)
     tcase_add_loop_test(tests, no_answer, 0, 2);
     tcase_add_loop_test(tests, is_gone, 0, 3);
     tcase_add_test(tests, is_put_again_first);
+    tcase_add_test(tests, is_not_put_again);
+    tcase_add_test(tests, is_put_again_for_nobody);
+    tcase_add_test(tests, is_tried_after_a_long_wait);
+    tcase_add_test(tests, an_earlier_hold_had_a_lease);
     tcase_add_test(tests, the_deadline_comes);
     tcase_add_loop_test(tests, the_connection_ends, 0, 2);
     tcase_add_test(tests, its_session_is_resumed);

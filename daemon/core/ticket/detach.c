@@ -62,7 +62,7 @@ hold_not_detached(
     if (status == OP_UNKNOWN)
         count(core->counters, COUNTER_outcomes_unknown);
     if (request != NULL && status == OP_UNKNOWN &&
-        core->now_us < request_end_us(core, request)) {
+        core->now_us < detach_until_us(core, ticket, request)) {
         hold_detach(core, ticket, request);
         ticket_advance(core, ticket);
         return;

@@ -200,15 +200,25 @@ hold_broken(struct core *core, struct ticket *ticket)
     ticket_leave(core, ticket);
 }
 
+uint64_t
+detach_until_us(const struct core *core, const struct ticket *ticket,
+    const struct request *request)
+{
+    uint64_t granted_us =
+        us_add(ticket->granted_us, core->settings.redis_timeout_us);
+
+    return us_max(request_deadline_us(core, request), granted_us);
+}
+
 void
 hold_detach(struct core *core, struct ticket *ticket, struct request *request)
 {
     uint64_t end_us = us_add(core->now_us, us_from_ms(request->ask.detach_ms));
 
     require(request->command == COMMAND_LOCK && ticket->holds == 1);
-    require(ticket->hard_end_us == NEVER);
-    bool asked = ticket_send_renewal(
-        core, ticket, end_us, request_deadline_us(core, request), false);
+    require(ticket->hard_end_us == NEVER && request->ask.detach_ms > 0);
+    uint64_t until_us = detach_until_us(core, ticket, request);
+    bool asked = ticket_send_renewal(core, ticket, end_us, until_us, false);
     if (!asked) {
         count(core->counters, COUNTER_limit_requests);
         request_limit(core, request, "requests");
@@ -219,7 +229,7 @@ hold_detach(struct core *core, struct ticket *ticket, struct request *request)
         request_move(request, REQUEST_ASKED);
     struct op *op = slab_get(&core->ops, ticket->renew_op);
     op->detaches = true;
-    op->end_us = request_end_us(core, request);
+    op->end_us = us_add(until_us, core->settings.command_timeout_us);
     ticket->detached_us = end_us;
     ticket_arm(core, ticket);
 }
@@ -245,6 +255,10 @@ hold_reenter(struct core *core, struct ticket *ticket, struct request *request)
         count(core->counters, COUNTER_reentries);
     else if (request->ask.hold_ms > 0)
         ticket_set_lease(core, ticket, request->ask.hold_ms);
+    else if (request->ask.detach_ms > 0) { /* its end is the detached one's */
+        ticket->ask.hold_ms = 0;
+        ticket->hard_end_us = NEVER;
+    }
     ticket->fate = FATE_WANTED;
     ticket_count_deadline(ticket);
     answer_hold(core, request, ticket);

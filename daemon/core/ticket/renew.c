@@ -128,6 +128,8 @@ hold_renewed(struct core *core, struct ticket *ticket, const struct op *op)
         hold_claimed(core, ticket, request);
     else if (request != NULL)
         answer_count(core, request, ticket->holds);
+    else if (ticket->detached_us > 0) /* nobody is there to be told of it */
+        ticket_leave(core, ticket);
     ticket_advance(core, ticket);
 }
 
@@ -196,7 +198,7 @@ hold_renew_done(struct core *core, struct ticket *ticket, const struct op *op)
     case OP_UNSENT:
     case OP_UNKNOWN:
     case OP_REFUSED:
-        if (op->detaches)
+        if (ticket->detached_us > 0) /* or could not put it back for that */
             hold_not_detached(core, ticket, op->result.status);
         else
             hold_not_renewed(core, ticket, op->result.status);

@@ -74,6 +74,11 @@ void wait_refresh_done(
 void answer_hold(
     struct core *core, struct request *request, struct ticket *ticket);
 
+/* Until when a detachment is tried: for the Redis time-out of the LOCK, and of
+ * the grant. A deadline, in microseconds. */
+uint64_t detach_until_us(const struct core *core, const struct ticket *ticket,
+    const struct request *request);
+
 /* Asks Redis to detach the hold of a LOCK with detached=1. The LOCK is answered
  * after that. Without room it is refused, and the hold is given back. */
 void hold_detach(
