@@ -19,6 +19,8 @@ struct op_audit;
 
 #define OP_STORE_BYTES 112 /* see daemon/store/model/op.h */
 
+#define OP_DETACHED_MAX_MS UINT64_C(86400000) /* a detached hold's term */
+
 /* The kind of the handle `owner`. */
 enum op_owner {
     OP_OF_TICKET,

@@ -1767,6 +1767,61 @@ SRIG_TEST(by_fence_of_two, srig_quorum(NODES))
     srig_status(rig, op, OP_UNSENT);
 }
 
+/* A node that was away, or whose answer was lost, may have the hold for all of
+ * its term, not only for a lease. It is told of the UNLOCK when it is back. A
+ * hold that no node has is owed to nobody. */
+SRIG_TEST(unlock_owed, srig_quorum(NODES))
+{
+    bool had = _i < 2;
+
+    (void)holds(rig, HOLDER, 9);
+    if (_i == 0)
+        srig_lose(rig, 2);
+    const struct op *op = wants(rig, OP_UNLOCK_DETACHED, 0);
+    hears(rig, 0, SCRIPT_RELEASE);
+    hears(rig, 1, SCRIPT_RELEASE);
+    says(rig, 0, had ? RECORD_OK : RECORD_GONE, 9);
+    if (_i > 0)
+        srig_lose(rig, 2);
+    says(rig, 1, RECORD_GONE, 0);
+    srig_status(rig, op, had ? OP_OK : OP_GONE);
+    ck_assert_uint_eq(rig->store->quorum->waiting, had);
+    srig_pass(rig, 40000);
+    back(rig, 2);
+    if (had) {
+        hears(rig, 2, SCRIPT_RELEASE);
+        says(rig, 2, RECORD_OK, 9);
+    }
+    silent(rig);
+    ck_assert_uint_eq(rig->store->quorum->waiting, 0);
+}
+
+/* The client could not be told: the same goes for what is given back then. */
+SRIG_TEST(detached_owed, srig_quorum(NODES))
+{
+    uint64_t try = holds(rig, HOLDER, 9);
+    struct op *op = srig_draft(rig, OP_RENEW, 0);
+
+    op->request = HOLDER;
+    op->detaches = true;
+    op->hard_end_us = rig->now_us + 3600000000;
+    srig_submit(rig, op);
+    (void)all_hear(rig, SCRIPT_RENEW);
+    srig_lose(rig, 2);
+    says(rig, 0, RECORD_OK, 9);
+    says(rig, 1, RECORD_OK, 9);
+    srig_status(rig, op, OP_OK);
+    const struct op *release = wants(rig, OP_RELEASE, HOLDER);
+    hears_release(rig, 0, try);
+    hears_release(rig, 1, try);
+    says(rig, 0, RECORD_OK, 0);
+    says(rig, 1, RECORD_OK, 0);
+    srig_status(rig, release, OP_OK);
+    srig_pass(rig, 40000);
+    back(rig, 2);
+    hears_release(rig, 2, try);
+}
+
 /* A majority has the hold from now on; it is put nowhere else. It is in this
  * broker's turn no more. A client that could not be told gives it back. */
 SRIG_TEST(detached, srig_quorum(NODES))
@@ -2014,6 +2069,8 @@ store_quorum_suite(void)
     tcase_add_loop_test(
         tests, by_fence, 0, sizeof(by_fence_rows) / sizeof(by_fence_rows[0]));
     tcase_add_loop_test(tests, by_fence_of_two, 0, 2);
+    tcase_add_loop_test(tests, unlock_owed, 0, 3);
+    tcase_add_test(tests, detached_owed);
     tcase_add_test(tests, detached);
     tcase_add_test(tests, nothing_asked);
     tcase_add_test(tests, shown);

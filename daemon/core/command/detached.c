@@ -14,8 +14,6 @@
 #include "daemon/core/ticket/tickets.h"
 #include "daemon/op/op.h"
 
-#define DETACHED_MAX_MS UINT64_C(86400000)
-
 static const char not_known[] =
     "Redis has not confirmed it: send the request again";
 
@@ -28,7 +26,7 @@ detached_objection(const struct request_line *line)
         !request_has(line, REQUEST_KEY_LEASE))
         return "detached=1 needs lease=";
     if (line->command != COMMAND_UNLOCK &&
-        line->value[REQUEST_KEY_LEASE] > DETACHED_MAX_MS)
+        line->value[REQUEST_KEY_LEASE] > OP_DETACHED_MAX_MS)
         return "with detached=1, lease= must be at most 24h";
     if (line->command == COMMAND_LOCK)
         return request_has(line, REQUEST_KEY_WANTED)

@@ -77,6 +77,7 @@ struct bid {
     bool held;         /* counted in its turn */
     uint64_t arrival;
     uint64_t fence;         /* of the hold; 0: it is none */
+    uint64_t detached_us;   /* nodes may have it until then; 0: not asked for */
     uint64_t seen;          /* the highest that a lost try was given */
     uint64_t again_us;      /* it tries then, if nothing happens sooner */
     uint64_t not_before_us; /* nor sooner than that, whatever happens */

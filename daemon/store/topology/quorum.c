@@ -275,6 +275,8 @@ take_renewal(struct store *store, struct bid *bid, struct op *op)
     question.place = 0;
     if (op->shares) /* from the sending on, whatever becomes of the answers */
         bid->ask.shared = true;
+    if (op->detaches)
+        bid->detached_us = op->hard_end_us;
     if (!op->moves) { /* the try's request id tells it from all others */
         question.fence = 0;
         question.seen = bid->fence;

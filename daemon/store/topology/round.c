@@ -49,7 +49,12 @@ renewal_until_us(const struct store *store, const struct round *round)
 static uint64_t
 lease_over_us(const struct store *store, const struct vote *vote)
 {
-    return soon_us(store) + (uint64_t)vote->op.lease_ms * 1000;
+    const struct bid *bid = bid_of_try(store, vote->round->bid);
+    uint64_t end_us = store->now_us + (uint64_t)vote->op.lease_ms * 1000;
+
+    if (bid != NULL && bid->detached_us > end_us)
+        end_us = bid->detached_us;
+    return end_us + store->settings.command_timeout_us;
 }
 
 static void
@@ -389,6 +394,21 @@ detached_verdict(const struct store *store, const struct round *round)
     return stats[OP_CONFLICT] >= majority ? OP_CONFLICT : OP_GONE;
 }
 
+/* An UNLOCK has ended the hold. Nodes that were away, or whose answers were
+ * lost, are told it later: they may have the hold until its end. */
+static void
+detached_owe(struct store *store, struct round *round)
+{
+    uint64_t end_us = soon_us(store) + OP_DETACHED_MAX_MS * 1000;
+
+    for (uint32_t i = 0; i < store->quorum->nodes; i++) {
+        struct vote *vote = &round->votes[i];
+        enum op_status status = vote->op.result.status;
+        if (status == OP_UNSENT || status == OP_UNKNOWN)
+            (void)vote_send(store, vote, VOTE_UNDOING, end_us, true);
+    }
+}
+
 /* UNLOCK and RENEW by a fence, when all have answered. A majority is without
  * the hold after an UNLOCK, and has it with the new end after a RENEW. */
 static void
@@ -402,13 +422,15 @@ detached_decide(struct store *store, struct round *round)
     if (round->out > 0)
         return;
     round->decided = true;
-    if (round->asked == NULL)
-        return;
     if (round->stats[OP_OK] >= needed &&
         round_answered(store, round) >= majority) {
         round_term(store, round, 0, &result);
         status = OP_OK;
     }
+    if (status == OP_OK && round->kind == OP_UNLOCK_DETACHED)
+        detached_owe(store, round);
+    if (round->asked == NULL)
+        return;
     for (uint32_t i = 0; i < store->quorum->nodes; i++)
         if (result.again_ms < round->votes[i].again_ms)
             result.again_ms = round->votes[i].again_ms;
