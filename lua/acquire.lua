@@ -158,7 +158,7 @@ local function ticket_standing(r, asked, flags, limit, seen, arg)
     if bit.band(flags, RETRY) ~= 0 then
         t = ticket_of(r, asked.identity, 0, 0)
         local ended = bit.band(flags, OVERDUE) ~= 0 and CLAIMED or 0
-        if t and bit.band(t.flags, BROKEN + ended) ~= 0 then
+        if t and bit.band(t.flags, BROKEN + ended) ~= 0 and not t.detached then
             ticket_drop(r, t)
             return nil
         end

@@ -226,9 +226,6 @@ end
 
 -- A holder says that it is there.
 local function hold_speaks(r, t, ask)
-    if t.detached and not ask.detaches then -- older than the detachment
-        return not_so(r, ask.seen, GONE)
-    end
     local claims = bit.band(t.flags, CLAIMED) == 0
     if r.pending and claims then
         return result_of(r, t, nil, false, kind_of(r, t, ask.moves))
@@ -358,6 +355,9 @@ local function renew(key, arg, read, words)
         local lost = bereft(r, fence) or bereft(r, 0) and
             ticket_of_session(r, identity, fence)
         return not_so(r, seen, lost and MISSING or GONE)
+    end
+    if t.detached and bit.band(flags, DETACHES) == 0 then
+        return pass_on(r, seen, GONE) -- it is older than the detachment
     end
     local own = t.broker == broker
     if moves then

@@ -379,7 +379,7 @@ class Lock:
         """Its broker asks for the same a second time."""
         if ticket.flags == LIVING + GRANTED:
             self.claim(ticket)
-        elif ticket.flags == HELD:
+        elif ticket.flags == HELD and not ticket.detached:
             ticket.ends = self.anew(ticket, call.lease)
             if ticket.hold:
                 ticket.ends = min(ticket.ends, ticket.hold)
@@ -489,6 +489,8 @@ class Lock:
         ticket = self.named(call)
         if ticket is None:
             return self.not_so(GONE, call, adopted)
+        if ticket.detached and not call.detaches:
+            return self.look(call, Outcome(GONE))
         if call.moves and not self.may_move(ticket, call):
             return self.not_so(MOVED_ON, call, adopted)
         if ticket.granted and ticket.ends <= self.now:
@@ -559,13 +561,15 @@ class Lock:
             ticket.permits = call.keeps
             self.seen["part"] += 1
         downgrades = call.shares and ticket.mode != SHARED
-        if downgrades or (call.shares and (claims or call.moves)):
+        shares = downgrades or (call.shares and (claims or call.moves))
+        if shares:
             ticket.ends = min(ticket.ends, self.now + self.longest)
             ticket.mode = SHARED
+        if call.detaches:
+            return self.detach(ticket, call, outcome, adopted)
+        if shares:
             self.expire()
             self.serve(call, outcome, ticket)
-        elif call.detaches:
-            return self.detach(ticket, call, outcome, adopted)
         elif call.moves or not claims or gives:
             self.extend(ticket, call)
             if adopted or gives:

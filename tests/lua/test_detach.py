@@ -117,9 +117,9 @@ class Detached(DetachedCase):
     def test_an_older_question_does_not_cut_it(self):
         """A refresh of the wait, or its LOCK, may run after the detachment."""
         self.detach(who(1), DAY)
-        self.says(self.assert_untouched(
-            lambda: self.one.renew(who(1))), GONE)
-        self.one.acquire(who(1), retry=True)
+        for overdue in (False, True):
+            self.says(self.one.renew(who(1), overdue=overdue), GONE)
+            self.one.acquire(who(1), retry=True, overdue=overdue)
         self.assertEqual(self.assert_holder(who(1)).ends, self.now + DAY)
 
     def test_is_no_session_s(self):
