@@ -133,7 +133,7 @@ class BadInputTest(BrokerCase):
             client.err("LOCK " + "x" * size, "TOOLONG")
         client.err("LOCK a owner=" + "x" * 4000, "BADREQ")
         client.err("LOCK a " + "b" * 4000, "TOOLONG")
-        client.err("UNLOCK a " + "b" * 4000, "BADREQ")
+        client.err("UNLOCK a " + "b" * 4000, "TOOLONG")
         client.err("x" * 4000, "UNKNOWN")
         client.send("1" * 3000 + " PING")
         client.refused("-", "BADREQ")

@@ -173,7 +173,9 @@ class TrustTest(TlsCase):
         self.assertLessEqual({"bench", "drain", "top"}, names)
         words = {"run": ("--wait", "1s", "k", "--", "true"), "lock": ("k",),
                  "show": ("k",), "watch": ("k",), "break": ("k",),
-                 "kill": ("01234567",)}
+                 "kill": ("01234567",), "await": ("k",),
+                 "unlock": ("--fence", "1", "k"),
+                 "renew": ("--fence", "1", "--lease", "1s", "k")}
         with socket.create_server(("127.0.0.1", 0)) as server:
             server.setblocking(False)
             address = "127.0.0.1:%d" % server.getsockname()[1]
