@@ -45,13 +45,13 @@ class AwaitTest(TwoBrokersCase):
         holder = self.client(self.one, "LOCK page note=v7")
         clients = [self.client((self.one, self.two)[place % 2])
                    for place in range(CLIENTS)]
-        with self.scripts_run(10):
+        with self.scripts_run(AWAITS // 10):
             tags = [(client, client.submit("AWAIT page"))
                     for client in clients for _ in range(AWAITS // CLIENTS)]
             for client in clients:
                 client.ok("PING")
             fence = self.client(self.two).request("SHOW page").items[0].fence
-        with self.scripts_run(4):
+        with self.scripts_run(20):
             holder.ok("UNLOCK page")
             for client, tag in tags:
                 reply = client.wait(tag)
