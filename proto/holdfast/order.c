@@ -54,7 +54,7 @@ command_await(struct settings *settings, char **argv)
 {
     uint64_t wait_ms = HOLDFAST_FOREVER;
     const struct option options[] = {{.name = "wait", .duration_ms = &wait_ms}};
-    struct holdfast_event event;
+    struct holdfast_event event = {.word = ""};
     struct words words;
     uint64_t request;
     char why[256];

@@ -1033,8 +1033,8 @@ SRIG_TEST(lease_shown, srig_single())
     head[AT_HEAD_GRANTED] = row->flags > 1;
     ticket[AT_TICKET_FLAGS] = (char)row->flags;
     memcpy(ticket + AT_TICKET_ENDS, &ends, 8);
-    const double now_ms = (double)(srig_time_us(rig) / 1000);
-    const double hold = row->hold + (row->from_now ? now_ms : 0);
+    const uint64_t now_ms = srig_time_us(rig) / 1000;
+    const double hold = row->hold + (row->from_now ? (double)now_ms : 0);
     memcpy(ticket + AT_TICKET_HOLD, &hold, 8);
     srig_bytes(rig, 0, bytes, (size_t)(ticket + BYTES_TICKET - bytes));
     srig_status(rig, op, OP_OK);
