@@ -1796,10 +1796,10 @@ SRIG_TEST(unlock_owed, srig_quorum(NODES))
     ck_assert_uint_eq(rig->store->quorum->waiting, 0);
 }
 
-/* The client could not be told: the same goes for what is given back then. */
-SRIG_TEST(detached_owed, srig_quorum(NODES))
+/* Each node is asked to detach the hold for an hour. */
+static struct op *
+detaching(struct srig *rig)
 {
-    uint64_t try = holds(rig, HOLDER, 9);
     struct op *op = srig_draft(rig, OP_RENEW, 0);
 
     op->request = HOLDER;
@@ -1807,6 +1807,15 @@ SRIG_TEST(detached_owed, srig_quorum(NODES))
     op->hard_end_us = rig->now_us + 3600000000;
     srig_submit(rig, op);
     (void)all_hear(rig, SCRIPT_RENEW);
+    return op;
+}
+
+/* The client could not be told: the same goes for what is given back then. */
+SRIG_TEST(detached_owed, srig_quorum(NODES))
+{
+    uint64_t try = holds(rig, HOLDER, 9);
+    struct op *op = detaching(rig);
+
     srig_lose(rig, 2);
     says(rig, 0, RECORD_OK, 9);
     says(rig, 1, RECORD_OK, 9);
@@ -1829,12 +1838,7 @@ SRIG_TEST(detached, srig_quorum(NODES))
     takes(rig, 7);
     uint64_t try = holds(rig, HOLDER, 50);
     changed(rig, 1, "Tbroker-2holdfast:{name}");
-    struct op *op = srig_draft(rig, OP_RENEW, 0);
-    op->request = HOLDER;
-    op->detaches = true;
-    op->hard_end_us = rig->now_us + 3600000000;
-    srig_submit(rig, op);
-    (void)all_hear(rig, SCRIPT_RENEW);
+    struct op *op = detaching(rig);
     says(rig, 0, RECORD_OK, 50);
     says(rig, 1, RECORD_GONE, 0);
     says(rig, 2, RECORD_OK, 50);

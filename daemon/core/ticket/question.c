@@ -205,8 +205,8 @@ ticket_set_lease(struct core *core, struct ticket *ticket, uint64_t hold_ms)
     require(ticket->state == TICKET_HELD);
     require(ticket->holds == 1); /* the first: the others keep the end */
     ticket->ask.hold_ms = hold_ms;
-    if (!ticket_reclaims(
-            core, ticket)) /* else only the broker knows of that end */
+    /* While it is put again only the broker knows of that end. */
+    if (!ticket_reclaims(core, ticket))
         (void)ticket_send_renewal(core, ticket, end_us,
             us_add(core->now_us, core->settings.redis_timeout_us), true);
     hold_end_by(ticket, core->now_us, end_us);
