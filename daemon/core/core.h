@@ -151,6 +151,7 @@ struct core_totals {
     uint32_t tickets;
     uint32_t held;
     uint32_t waiting;
+    uint32_t awaiting; /* AWAITs */
     uint32_t requests;
     uint32_t ops;
 };

@@ -224,6 +224,7 @@ gauges(const struct loop *loop, struct buffer *body)
     gauge(body, SHOWN_sessions, now.sessions);
     gauge(body, SHOWN_locks, now.locks);
     gauge(body, SHOWN_tickets, now.tickets);
+    gauge(body, SHOWN_awaiting, now.awaiting);
     gauge(body, SHOWN_requests_unanswered, now.requests);
     gauge(body, SHOWN_operations_pending, now.ops);
     gauge(body, SHOWN_buffered_bytes, loop->memory);

@@ -91,7 +91,7 @@ SESSION_TEST(free_at_once)
     rig_expect(rig, s, "3 OK");
     rig_pass(rig, RIG_LEASE_MS);
     rig_no_op(rig);
-    ck_assert_uint_eq(rig_count(rig, COUNTER_awaits), 3);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_awaits_woken), 3);
 }
 
 /* With the note of the last holder; not that of an earlier one. */
@@ -171,6 +171,9 @@ SESSION_TEST(wait_over)
     rig_silent(rig, s);
     rig_pass(rig, 20);
     rig_expect(rig, s, "2 ERR TIMEOUT retry=1");
+    ck_assert_uint_eq(rig_count(rig, COUNTER_awaits_busy), 1);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_awaits_timeout), 1);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_waits_timed_out), 0);
     changed(rig);
     rig_no_op(rig);
 }
@@ -209,7 +212,7 @@ SESSION_TEST(not_free_yet)
     rig_say(rig, s, "1 AWAIT a wait=0");
     rig_finish(rig, rig_op(rig, OP_INSPECT), result);
     rig_expect(rig, s,
-        delay ? "1 ERR BUSY retry=1"
+        delay ? "1 ERR BUSY retry=1 delay_ms=~"
               : "1 ERR UNAVAILABLE retry=1 reason=settling after_ms=~");
     rig_say(rig, s, "2 AWAIT a wait=1s");
     rig_say(rig, s, "3 AWAIT a");
@@ -257,10 +260,13 @@ SESSION_TEST(ended)
 {
     unsigned t = rig_open_kept(rig);
     unsigned u = rig_open(rig);
+    struct core_totals now;
 
     await_held(rig, s, "1 AWAIT a");
     rig_say(rig, t, "1 AWAIT a");
     rig_say(rig, u, "1 AWAIT a");
+    core_totals(rig->core, &now);
+    ck_assert_uint_eq(now.awaiting, 3);
     rig_ask(rig, s, "2 CANCEL 1", "1 ERR CANCELLED retry=1");
     rig_expect(rig, s, "2 OK");
     rig_ask(rig, s, "3 CANCEL 1", "3 ERR BADREQ retry=0");
@@ -274,6 +280,12 @@ SESSION_TEST(ended)
     rig_pass(rig, 10);
     rig_expect(rig, u, "* DRAIN grace_ms=~");
     rig_expect(rig, u, "1 ERR DRAINING retry=1");
+    core_totals(rig->core, &now);
+    ck_assert_uint_eq(now.awaiting, 0);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_awaits_cancelled), 2);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_awaits_unheard), 1);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_awaits_failed), 1);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_waits_cancelled), 0);
     changed(rig);
     rig_no_op(rig);
 }

@@ -109,25 +109,24 @@ await_refuse(
     struct core *core, struct request *request, const struct watch *watch)
 {
     const struct lock_news *news = &watch->lock->news;
+    uint64_t barred_us =
+        news->barred_us - us_min(news->barred_us, core->now_us);
 
     if (session_closes(request->session) && request->wait_us > 0) {
-        count(core->counters, COUNTER_waits_cancelled);
         request_refuse(core, request, ERROR_CANCELLED, NULL);
-        return;
+    } else if (!watch->told) {
+        count(core->counters, COUNTER_refused_unavailable);
+        request_refuse(core, request, ERROR_UNAVAILABLE, NULL);
+    } else if (news->holders == 0 && barred_us > 0 && news->unsettled) {
+        request_unavailable(core, request, barred_us);
+    } else if (request->wait_us > 0) {
+        request_refuse(core, request, ERROR_TIMEOUT, NULL);
+    } else {
+        count(core->counters, COUNTER_refused_busy);
+        request_busy(core, request,
+            &(struct op_result){
+                .delay_ms = news->holders == 0 ? barred_us / 1000 + 1 : 0});
     }
-    if (watch->told && news->holders == 0 && news->barred_us > core->now_us &&
-        news->unsettled) {
-        request_unavailable(core, request, news->barred_us - core->now_us);
-        return;
-    }
-    count(core->counters, !watch->told            ? COUNTER_refused_unavailable
-                          : request->wait_us == 0 ? COUNTER_refused_busy
-                                                  : COUNTER_waits_timed_out);
-    request_refuse(core, request,
-        !watch->told            ? ERROR_UNAVAILABLE
-        : request->wait_us == 0 ? ERROR_BUSY
-                                : ERROR_TIMEOUT,
-        NULL);
 }
 
 static void
@@ -147,7 +146,7 @@ await_tell(struct core *core, struct watch *watch)
             reply_pair_if(
                 &reply, "note", text_make(news->note, news->note_len));
         answer_end(core, request->session, &reply);
-        count(core->counters, COUNTER_awaits);
+        count(core->counters, COUNTER_awaits_woken);
         request_free(core, request);
     }
     watch_free(core, watch);
@@ -190,7 +189,6 @@ await_end(struct core *core, struct watch *watch, enum error_code code)
 void
 await_cancel(struct core *core, struct request *request)
 {
-    count(core->counters, COUNTER_waits_cancelled);
     await_end(core, slab_get(&core->watches, request->watch), ERROR_CANCELLED);
 }
 

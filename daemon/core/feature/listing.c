@@ -299,6 +299,7 @@ listing_stats(
         {"locks_now", totals.locks},
         {"held_now", totals.held},
         {"waiting_now", totals.waiting},
+        {"awaiting_now", totals.awaiting},
         {"tickets_now", totals.tickets},
         {"requests_now", totals.requests},
         {"operations_now", totals.ops},

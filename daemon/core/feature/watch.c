@@ -48,6 +48,7 @@ watch_free(struct core *core, struct watch *watch)
     list_remove(&watch->news_link);
     watch->session->watch_count--;
     lock->waiters_watched -= watch->kind == WATCH_WAITERS;
+    core->awaiting -= watch->kind == WATCH_AWAIT;
     slab_free(&core->watches, watch);
     if (list_empty(&lock->watches))
         wheel_remove(&core->wheel, &lock->watch_timer);
@@ -442,6 +443,7 @@ watch_create(struct core *core, struct session *session, struct lock *lock,
     list_push_back(&session->watches, &watch->session_link);
     list_push_back(&lock->watches, &watch->lock_link);
     session->watch_count++;
+    core->awaiting += kind == WATCH_AWAIT;
     return watch;
 }
 

@@ -69,7 +69,8 @@ struct core {
     uint64_t serial;
     uint32_t held;
     uint32_t waiting;
-    uint32_t away; /* sessions without a connection */
+    uint32_t awaiting; /* watches of AWAITs */
+    uint32_t away;     /* sessions without a connection */
     bool stopping;
     uint64_t stop_us; /* NEVER; when grace is over; 0: it is */
     struct list

@@ -86,12 +86,24 @@ refusal(enum error_code code)
     return NAMESPACE_failed;
 }
 
+static enum counter
+await_refusal(enum error_code code)
+{
+    return code == ERROR_BUSY          ? COUNTER_awaits_busy
+           : code == ERROR_TIMEOUT     ? COUNTER_awaits_timeout
+           : code == ERROR_CANCELLED   ? COUNTER_awaits_cancelled
+           : code == ERROR_UNAVAILABLE ? COUNTER_awaits_unavailable
+                                       : COUNTER_awaits_failed;
+}
+
 void
 stats_refused(
     struct core *core, const struct request *request, enum error_code code)
 {
     struct namespace *namespace = namespace_of_lock(core, request);
 
+    if (request->command == COMMAND_AWAIT)
+        count(core->counters, await_refusal(code));
     if (namespace != NULL)
     namespace->value[refusal(code)]++;
 }
@@ -108,6 +120,8 @@ stats_unheard(struct core *core, const struct request *request)
 {
     struct namespace *namespace = namespace_of_lock(core, request);
 
+    if (request->command == COMMAND_AWAIT)
+        count(core->counters, COUNTER_awaits_unheard);
     if (namespace != NULL && !request_stands(request))
     namespace->value[NAMESPACE_unheard]++;
 }
@@ -160,6 +174,7 @@ core_totals(const struct core *core, struct core_totals *totals)
     totals->tickets = core->tickets.used;
     totals->held = core->held;
     totals->waiting = core->waiting;
+    totals->awaiting = core->awaiting;
     totals->requests = core->requests.used;
     totals->ops = core->ops.used;
 }

@@ -68,8 +68,8 @@ ticket_queued(
     answer_end(core, request->session, &reply);
 }
 
-static void
-answer_busy(
+void
+request_busy(
     struct core *core, struct request *request, const struct op_result *result)
 {
     const char *why = result->delay_ms == 0
@@ -349,7 +349,7 @@ acquire_done(
     case OP_BUSY:
         count(core->counters, COUNTER_refused_busy);
         if (request != NULL)
-            answer_busy(core, request, result);
+            request_busy(core, request, result);
         ticket_rest(core, ticket);
         return;
     case OP_CONFLICT:

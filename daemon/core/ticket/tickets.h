@@ -159,6 +159,11 @@ void request_refuse(struct core *core, struct request *request,
 void request_unavailable(
     struct core *core, struct request *request, uint64_t after_us);
 
+/* Refuses the request with BUSY and what the result has of the lock, and frees
+ * it. */
+void request_busy(
+    struct core *core, struct request *request, const struct op_result *result);
+
 /* Refuses the request by the limit of that name, and frees it. The caller has
  * counted the limit. */
 void request_limit(
