@@ -14,5 +14,5 @@ PLANTED = {
         "memset(key, 0, sizeof(op->session));",
         "operations of all sessions stand in one queue",
         ("lead_find", "memcmp(lead->session, op->session, "
-         "sizeof(op->session)) == 0)", "lead->leads)")),
+         "sizeof(op->session)) == 0)", "op_own(lead)->leads)")),
 }
