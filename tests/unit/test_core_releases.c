@@ -307,6 +307,25 @@ RIG_TEST(grants, rig_keeping(8))
     rig_expect(rig, other, "1 OK fence=6 ttl_ms=~ count=1");
 }
 
+/* Redis was away for longer than the lease. It may come back with old data. */
+RIG_TEST(given_up, rig_keeping(8))
+{
+    unsigned session = rig_open(rig);
+    uint64_t over_ms =
+        rig->settings.lease_ms + rig->settings.command_timeout_us / 1000;
+
+    rig_lock(rig, session, "1 LOCK a", 5);
+    rig_say(rig, session, "2 UNLOCK a");
+    struct op *op = rig_op(rig, OP_RELEASE);
+    rig_pass(rig, over_ms);
+    rig_status(rig, op, OP_UNSENT);
+    rig_expect(rig, session, "2 ERR INDOUBT retry=1");
+    rig_no_op(rig);
+    changed(rig);
+    rig_status(rig, repeated(rig, "a", 5), OP_OK);
+    rig_no_op(rig);
+}
+
 /* Noted are holds that are over in Redis, or for their clients. */
 RIG_TEST(what_is_noted, rig_keeping(8))
 {
@@ -487,6 +506,7 @@ core_releases_suite(void)
     tcase_add_test(tests, unanswered);
     tcase_add_test(tests, under_way);
     tcase_add_test(tests, grants);
+    tcase_add_test(tests, given_up);
     tcase_add_test(tests, what_is_noted);
     tcase_add_test(tests, room_of_their_own);
     tcase_add_test(tests, moved);

@@ -32,7 +32,7 @@ struct ticket_hooks {
         struct core *core, const struct ticket *ticket, const char *reason);
 
     /* A release that was sent at `sent_us` has been carried out, or its client
-     * relies on that. */
+     * relies on that, or it is given up. 0: it was never sent. */
     void (*released)(
         struct core *core, const struct ticket *ticket, uint64_t sent_us);
 };

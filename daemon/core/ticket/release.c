@@ -45,12 +45,14 @@ release_answer(struct core *core, struct ticket *ticket, enum op_status status)
     return false;
 }
 
-/* The lease is over, and nobody knows whether the hold stood until then. */
+/* The lease is over, and nobody knows whether the hold stood until then. A
+ * Redis that comes back with its old data still has it. */
 static void
-release_given_up(struct core *core, struct ticket *ticket)
+release_given_up(struct core *core, struct ticket *ticket, uint64_t sent_us)
 {
     struct request *request = ticket_asking(ticket);
 
+    core->hooks->released(core, ticket, sent_us);
     if (request == NULL || request->command != COMMAND_UNLOCK)
         return;
     count(core->counters, COUNTER_refused_indoubt);
@@ -114,7 +116,7 @@ release_done(
         return;
     }
     if (core->now_us >= ticket->leave_until_us) {
-        release_given_up(core, ticket);
+        release_given_up(core, ticket, result->sent_us);
         ticket_rest(core, ticket);
         return;
     }
