@@ -398,6 +398,20 @@ rig_expect(struct rig *rig, unsigned session, const char *pattern)
 }
 
 void
+rig_text(struct rig *rig, unsigned session, const char *text)
+{
+    const char *lines = rig->sessions[session].lines;
+    const char *at = lines + rig->sessions[session].read;
+
+    if (rig->sessions[session].read == rig->sessions[session].written)
+        at = "";
+    int len = (int)strcspn(at, "\n");
+    const char *found = strstr(at, text);
+    if (found == NULL || found > at + len)
+        ck_abort_msg("expected \"%s\" in \"%.*s\"", text, len, at);
+}
+
+void
 rig_silent(struct rig *rig, unsigned session)
 {
     const char *line = rig_line(rig, session);

@@ -123,6 +123,9 @@ char *rig_line(struct rig *rig, unsigned session);
  * without `lease_ms=` or `renewed=` passes over that pair: each OK of a LOCK
  * has one of them. */
 void rig_expect(struct rig *rig, unsigned session, const char *pattern);
+/* The next line has the text. It is not read by that. */
+void rig_text(struct rig *rig, unsigned session, const char *text);
+
 void rig_silent(struct rig *rig, unsigned session);
 
 /* Says the line, and expects that reply. */

@@ -126,6 +126,23 @@ SESSION_TEST(no_answer)
     given_back(rig);
 }
 
+/* The lease is over when the answer comes. The hold may stand in Redis: a LOCK
+ * behind it waits for its release, however long Redis may have it. */
+SESSION_TEST(is_over_at_once)
+{
+    struct op *op = detaching(rig, s, "1 LOCK a lease=1h detached=1", 5);
+
+    rig_finish(
+        rig, op, (struct op_result){.status = OP_OK, .fence = 5, .ttl_ms = 2});
+    rig_text(rig, s, ":the lease was over when");
+    rig_expect(rig, s, "1 ERR INDOUBT retry=1");
+    ck_assert_uint_eq(rig_count(rig, COUNTER_refused_indoubt), 1);
+    rig_say(rig, s, "2 LOCK a wait=0");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_granted(rig, rig_op(rig, OP_ACQUIRE), 6);
+    rig_expect(rig, s, "2 OK fence=6 ttl_ms=~ count=1");
+}
+
 /* Redis has lost the hold, or taken it away: the LOCK asks for another one. */
 SESSION_TEST(is_gone)
 {
@@ -387,6 +404,7 @@ core_detached_suite(void)
     tcase_add_test(tests, a_session_that_closes);
     tcase_add_test(tests, an_answer_is_lost);
     tcase_add_loop_test(tests, no_answer, 0, 2);
+    tcase_add_test(tests, is_over_at_once);
     tcase_add_loop_test(tests, is_gone, 0, 3);
     tcase_add_test(tests, is_put_again_first);
     tcase_add_test(tests, is_not_put_again);

@@ -527,7 +527,25 @@ SESSION_TEST(lease_shorter)
     /* Shorter than what clocks may differ by: over at once. */
     rig_say(rig, s, "LOCK b lease=1");
     rig_granted(rig, rig->ops[1], 6);
+    rig_text(rig, s, ":the lease was over when");
     rig_expect(rig, s, "- ERR INDOUBT retry=1");
+    /* Another end for a hold, and it is over before the answer. */
+    rig_lock(rig, s, "LOCK c", 7);
+    rig_say(rig, s, "RENEW c lease=1");
+    rig_pass(rig, 2);
+    rig_expect(rig, s, "* LOST c fence=7 reason=expired");
+    rig_expect(rig, s, "- ERR LOST retry=0");
+}
+
+/* Between the two ends of a lease the hold is in the owner's way, too. */
+SESSION_TEST(lease_over_here)
+{
+    rig_lock(rig, s, "LOCK a lease=2s", 5);
+    rig_pass(rig, 1990);
+    rig_expect(rig, s, "* LOST a fence=5 reason=expired");
+    rig_say(rig, s, "1 LOCK a wait=0");
+    rig_text(rig, s, ":the lease of this owner's earlier hold lasts a little");
+    rig_expect(rig, s, "1 ERR BUSY retry=1");
 }
 
 SESSION_TEST(lease_longer)
@@ -785,6 +803,7 @@ core_hold_suite(void)
     tcase_add_test(tests, unlock_outlives_its_lease);
     tcase_add_test(tests, unlock_refused);
     tcase_add_test(tests, lease_shorter);
+    tcase_add_test(tests, lease_over_here);
     tcase_add_test(tests, lease_longer);
     tcase_add_loop_test(tests, lease_told, 0, ROWS(lease_told_rows));
     tcase_add_test(tests, renewed_told);

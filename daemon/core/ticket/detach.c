@@ -35,8 +35,10 @@ hold_detached(
 
     require(ticket->state == TICKET_HELD && ticket->detached_us > 0);
     if (request == NULL || left_us < 1000) {
-        if (request != NULL)
-            request_refuse(core, request, ERROR_INDOUBT, NULL);
+        if (request != NULL) {
+            count(core->counters, COUNTER_refused_indoubt);
+            request_refuse(core, request, ERROR_INDOUBT, lease_was_over);
+        }
         detached_give_back(core, ticket);
         return;
     }

@@ -171,11 +171,17 @@ ticket_displaces(struct core *core, const struct ticket *ticket)
     return true;
 }
 
+const char lease_was_over[] =
+    "the lease was over when the answer of Redis came, and the lock is given "
+    "back: a longer lease= is needed";
+
 /* Nobody is to have it: what is left of the lease is given back. */
 static void
 grant_refuse(struct core *core, struct ticket *ticket)
 {
     struct request *request = ticket_asking(ticket);
+    bool late =
+        ticket->hard_end_us != NEVER && core->now_us >= ticket->deadline_us;
 
     require(ticket->state == TICKET_ASKING || ticket->state == TICKET_WAITING);
     count(core->counters, COUNTER_grants_unwanted);
@@ -183,7 +189,8 @@ grant_refuse(struct core *core, struct ticket *ticket)
         bool claim = request->command == COMMAND_CLAIM;
         if (!claim)
             count(core->counters, COUNTER_refused_indoubt);
-        request_refuse(core, request, claim ? ERROR_LOST : ERROR_INDOUBT, NULL);
+        request_refuse(core, request, claim ? ERROR_LOST : ERROR_INDOUBT,
+            late && !claim ? lease_was_over : NULL);
     }
     ticket_leave(core, ticket);
 }

@@ -28,7 +28,7 @@ leaving_is_awaited(const struct ticket *ticket)
 bool
 ticket_expires(const struct core *core, const struct ticket *ticket)
 {
-    return ticket->state == TICKET_LEAVING &&
+    return ticket->state == TICKET_LEAVING && ticket->detached_us == 0 &&
            core->now_us + us_from_ms(core->settings.lease_ms) +
                    core->settings.command_timeout_us <
                ticket->leave_until_us;

@@ -160,6 +160,11 @@ void hold_timer(struct core *core, struct ticket *ticket);
 /* Renews a hold at `at_us`, or sooner where that was set. */
 void ticket_renew_at(struct core *core, struct ticket *ticket, uint64_t at_us);
 
+/* grant.c */
+
+/* The text of INDOUBT for a LOCK whose lease was over before its answer. */
+extern const char lease_was_over[];
+
 /* leave.c */
 
 /* Whether a request stands behind the release. */

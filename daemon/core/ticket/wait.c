@@ -38,8 +38,11 @@ ticket_refuse_impatient(struct core *core, struct ticket *ticket)
         if (request->state == REQUEST_QUEUED && request->wait_us == 0) {
             count(core->counters, COUNTER_refused_busy);
             request_refuse(core, request, ERROR_BUSY,
-                "an earlier LOCK of this owner waits for the lock, and wait=0 "
-                "was given");
+                ticket_expires(core, ticket)
+                    ? "the lease of this owner's earlier hold lasts a little "
+                      "longer for all others, and wait=0 was given"
+                    : "an earlier LOCK of this owner waits for the lock, and "
+                      "wait=0 was given");
         } else if (request->member == MEMBER_ASKS) {
             multilock_stir(core, request);
         }
