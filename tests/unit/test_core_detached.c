@@ -54,10 +54,28 @@ SESSION_TEST(is_told_when_it_is_detached)
     rig_ask(rig, s, "3 HELD", "3 OK n=0");
     rig_ask(rig, s, "4 PING", "4 OK");
     rig_ask(rig, s, "5 UNLOCK a", "5 ERR NOTHELD retry=0");
+    rig_say(rig, s, "6 UNLOCK a fence=5");
+    rig_text(rig, s, " a detached hold needs detached=1");
+    rig_expect(rig, s, "6 ERR NOTHELD retry=0");
+    rig_say(rig, s, "7 NOTE a fence=5");
+    rig_text(rig, s, " a detached hold keeps its note");
+    rig_expect(rig, s, "7 ERR NOTHELD retry=0");
     rig_event(rig, s, CORE_DROP);
     rig_pass(rig, 100000);
     nothing_left(rig);
     ck_assert_uint_eq(rig_count(rig, COUNTER_grants_detached), 1);
+}
+
+/* The fence may be that of a detached hold. */
+SESSION_TEST(another_fence)
+{
+    rig_lock(rig, s, "1 LOCK a", 6);
+    rig_say(rig, s, "2 RENEW a fence=5 lease=1s");
+    rig_text(rig, s, " a detached hold needs detached=1");
+    rig_expect(rig, s, "2 ERR STALE retry=0");
+    rig_say(rig, s, "3 NOTE a fence=5");
+    rig_text(rig, s, " a detached hold keeps its note");
+    rig_expect(rig, s, "3 ERR STALE retry=0");
 }
 
 SESSION_TEST(after_a_wait)
@@ -400,6 +418,7 @@ core_detached_suite(void)
     TCase *tests = tcase_create("core_detached");
 
     tcase_add_test(tests, is_told_when_it_is_detached);
+    tcase_add_test(tests, another_fence);
     tcase_add_test(tests, after_a_wait);
     tcase_add_test(tests, a_session_that_closes);
     tcase_add_test(tests, an_answer_is_lost);

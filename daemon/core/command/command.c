@@ -466,7 +466,9 @@ command_of_hold(
         ticket = ticket_find(
             core, session, lock, request_word(line, REQUEST_KEY_OWNER));
     if (ticket == NULL) {
-        answer_error(core, session, line->tag, ERROR_NOTHELD, NULL);
+        answer_error(core, session, line->tag, ERROR_NOTHELD,
+            fence_text(ERROR_NOTHELD, line->command,
+                request_value(line, REQUEST_KEY_FENCE, 0)));
         return;
     }
     struct request *request = request_admit(core, session, line);

@@ -106,7 +106,8 @@ detached_refuse(struct core *core, struct request *request, const struct op *op)
         return;
     case OP_CONFLICT:
         request_refuse(core, request, ERROR_CONFLICT,
-            "the hold with that fence is not detached");
+            "the hold with that fence is not detached: its session uses it "
+            "without detached=1");
         return;
     case OP_MISSING:
         request_unavailable(core, request, us_from_ms(op->result.again_ms));

@@ -141,6 +141,24 @@ unavailable_text(
     return out;
 }
 
+const char *
+fence_text(enum error_code code, enum command command, uint64_t fence)
+{
+    bool notes = command == COMMAND_NOTE;
+
+    if (fence > 0 && code == ERROR_NOTHELD)
+        return notes ? "this session's owner has no such hold; a detached hold "
+                       "keeps its note"
+                     : "this session's owner has no such hold; a detached hold "
+                       "needs detached=1";
+    if (fence > 0 && code == ERROR_STALE)
+        return notes ? "the hold has another fence; a detached hold keeps its "
+                       "note"
+                     : "the hold has another fence; a detached hold needs "
+                       "detached=1";
+    return NULL;
+}
+
 /* The name that is the reason why not all are had: the one that is denied, or
  * that was lost, or that is being taken. */
 static struct text
@@ -223,6 +241,8 @@ request_refuse(struct core *core, struct request *request, enum error_code code,
 
     if (code == ERROR_UNAVAILABLE && why == NULL)
         why = unavailable_text(request->command, whose, text);
+    if (why == NULL)
+        why = fence_text(code, request->command, request->fence);
 
     stats_refused(core, request, code);
     if (request->member != MEMBER_NONE) {

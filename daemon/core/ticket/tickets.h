@@ -154,6 +154,11 @@ void answer_count(struct core *core, struct request *request, uint32_t holds);
 void request_refuse(struct core *core, struct request *request,
     enum error_code code, const char *why);
 
+/* The text of NOTHELD and STALE for a request with that fence: it may be that
+ * of a detached hold. NULL: the text of the code. */
+const char *fence_text(
+    enum error_code code, enum command command, uint64_t fence);
+
 /* Refuses the request, since the broker is settled with the lock's node only
  * after `after_us`, and frees it. */
 void request_unavailable(
