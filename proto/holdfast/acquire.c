@@ -42,8 +42,6 @@
 #define TELL_MS      2000  /* of waiting, until its reason is printed */
 #define LIMIT_MAX    4294967295u
 
-#define DETACHED_MAX_MS 86400000u
-
 #define TELLING_TRIES 3 /* failed tries, until a warning is printed */
 
 #define HOST_CHARS 47 /* leaves room for the PID */
@@ -73,22 +71,29 @@ options_check(const struct acquire *acquire)
 {
     const struct holdfast_lock_options *asked = &acquire->options;
 
-    if (asked->lease_ms == 0)
-        complain("--lease: 0 is not a lease; write 1ms or more");
-    else if (acquire->keep_ms > HOLDFAST_KEEP_MAX_MS)
+    if (acquire->detached && acquire->keep_ms != UINT64_MAX)
+        complain("--keep and --detached cannot be combined: a detached hold "
+                 "has no session");
+    else if (acquire->keep_ms != UINT64_MAX &&
+             acquire->keep_ms > HOLDFAST_KEEP_MAX_MS)
         complain(
             "--keep: %" PRIu64 "ms is more than one hour", acquire->keep_ms);
+    else if (asked->delay_ms > DAY_MS)
+        complain("--delay: %" PRIu64 "ms is more than 24h", asked->delay_ms);
+    else if (asked->permits > 0 && asked->limit == 0)
+        complain("--permits needs --limit");
     else if (asked->permits > asked->limit)
         complain("--permits: %" PRIu64 " is more than --limit, %" PRIu64,
             asked->permits, asked->limit);
     else if (asked->shared && asked->limit > 0)
         complain("--shared and --limit cannot be combined");
-    else if (acquire->detached && asked->lease_ms > DETACHED_MAX_MS)
+    else if (acquire->detached && asked->lease_ms == UINT64_MAX)
         complain("--detached needs --lease D, of at most 24h");
     else if (acquire->detached && acquire->key_count > 1)
         complain("--detached takes one KEY, not %zu", acquire->key_count);
     else
-        return true;
+        return asked->lease_ms == UINT64_MAX ||
+               lease_check(asked->lease_ms, acquire->detached);
     return false;
 }
 
@@ -111,7 +116,7 @@ acquire_parse(struct settings *settings, const char *command, char **argv,
     };
     size_t count = COUNT(options) - (strcmp(command, "lock") != 0);
 
-    *acquire = (struct acquire){.keep_ms = KEEP_MS,
+    *acquire = (struct acquire){.keep_ms = UINT64_MAX,
         .options = {.wait_ms = HOLDFAST_FOREVER, .lease_ms = UINT64_MAX}};
     bool taken = words_take(settings, command, options, count, argv, words);
     if (words->status != STATUS_FINE)
@@ -124,6 +129,8 @@ acquire_parse(struct settings *settings, const char *command, char **argv,
         return false;
     if (asked->lease_ms == UINT64_MAX)
         asked->lease_ms = 0;
+    if (acquire->keep_ms == UINT64_MAX)
+        acquire->keep_ms = KEEP_MS;
     acquire->address = connect_address(settings);
     acquire->keys = (const char *const *)words->word;
     return true;

@@ -6,6 +6,7 @@
  *     options.c   command lines and durations
  *     help.c      the words and the help page of each command
  *     connect.c   a connection for the short commands, and their errors
+ *     settings.c  whether the options of a connection fit each other
  *     secret.c    the secret of all connections; the command secret
  *     tls.c       TLS of all connections
  *     list.c      show, locks, sessions, slow, status, audit; out.c prints
@@ -95,7 +96,11 @@ void complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
 bool secret_take(
     const struct settings *settings, struct holdfast_options *options);
 
-/* tls.c: sets the transport of a connection, if TLS is wanted. The first call
+/* tls.c: whether the options of TLS fit each other and the address. False after
+ * a complaint. */
+bool tls_fit(const struct settings *settings);
+
+/* Sets the transport of a connection, if TLS is wanted. The first call
  * reads the files. False after a complaint. */
 bool tls_take(
     const struct settings *settings, struct holdfast_options *options);
@@ -104,9 +109,14 @@ bool tls_take(
  * "" if the port cannot be one. */
 const char *tls_hint(const struct settings *settings);
 
-/* connect.c: false after a complaint, if a value may be a secret: a URL or a
- * user as address, a file's text as its name. The complaint shows no value. */
+/* settings.c: false after a complaint, if a value may be a secret: a URL or a
+ * user as address, a file's text as its name. That complaint shows no value. Or
+ * if the options of TLS do not fit. */
 bool settings_fit(const struct settings *settings);
+
+/* Whether the user and the file of the secret are both given, or none. False
+ * after a complaint. */
+bool secret_fit(const struct settings *settings);
 
 /*
  * connect.c: sets address, user, secret and transport of a connection. False

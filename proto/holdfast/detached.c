@@ -79,13 +79,13 @@ detached_lock(const struct settings *settings, const struct acquire *acquire)
     return status;
 }
 
-/* An option that was not given. False after a complaint. */
+/* Whether the option is given. False after a complaint. */
 static bool
-given(const char *command, const char *option, uint64_t value)
+given(const char *command, const char *option, bool is_given)
 {
-    if (value == 0)
+    if (!is_given)
         complain("%s: --%s is missing", command, option);
-    return value != 0;
+    return is_given;
 }
 
 int
@@ -101,7 +101,8 @@ command_unlock(struct settings *settings, char **argv)
 
     if (!words_take(settings, "unlock", options, 1, argv, &words))
         return words.status;
-    if (!key_check("unlock", words.word[0]) || !given("unlock", "fence", fence))
+    if (!key_check("unlock", words.word[0]) ||
+        !given("unlock", "fence", fence > 0))
         return STATUS_USAGE;
     line_word(&line, "UNLOCK ", words.word[0]);
     line_number(&line, " detached=1 fence=", fence);
@@ -115,7 +116,7 @@ int
 command_renew(struct settings *settings, char **argv)
 {
     uint64_t fence = 0;
-    uint64_t lease_ms = 0;
+    uint64_t lease_ms = UINT64_MAX;
     const struct option options[] = {
         {.name = "fence", .max = FENCE_MAX, .number = &fence},
         {.name = "lease", .duration_ms = &lease_ms}};
@@ -127,8 +128,10 @@ command_renew(struct settings *settings, char **argv)
 
     if (!words_take(settings, "renew", options, COUNT(options), argv, &words))
         return words.status;
-    if (!key_check("renew", words.word[0]) || !given("renew", "fence", fence) ||
-        !given("renew", "lease", lease_ms))
+    if (!key_check("renew", words.word[0]) ||
+        !given("renew", "fence", fence > 0) ||
+        !given("renew", "lease", lease_ms != UINT64_MAX) ||
+        !lease_check(lease_ms, true))
         return STATUS_USAGE;
     line_word(&line, "RENEW ", words.word[0]);
     line_number(&line, " detached=1 fence=", fence);

@@ -60,6 +60,11 @@ const char help_all[] =
     "             [--shared | --limit N [--permits K]] [--owner W]\n" \
     "             [--note W] KEY..."
 
+#define EXIT_USUAL                                                 \
+    "\n"                                                           \
+    "Exit status: 0; 1 the broker refused it; 64 bad usage; 125\n" \
+    "trouble: no broker.\n"
+
 _Static_assert(HOLDFAST_NAMES_MAX == 16, "texts below have the number");
 
 static const struct usage usages[] = {
@@ -128,12 +133,13 @@ static const struct usage usages[] = {
         "KEYs it takes all or none, and prints `fence=F1,F2`. Options as for\n"
         "run.\n"
         "\n"
-        "  --detached   of one KEY, with --lease D of at most 24h: print the\n"
-        "               fence and end. The hold stays until D is over, or\n"
-        "               until `holdfast unlock` with its fence, from any host\n"
+        "  --detached   of one KEY, with --lease D of at most 24h and without\n"
+        "               --keep: print the fence and end. The hold stays until\n"
+        "               D is over, or until `holdfast unlock` with its fence,\n"
+        "               from any host\n"
         "\n"
         "Exit status: 0; 123 the lock was lost; 124 it was not acquired in\n"
-        "time; 125 trouble.\n"},
+        "time; 125 trouble, or bad usage.\n"},
     {"unlock", 1, 1, "one KEY",
         "holdfast unlock --fence F KEY\n"
         "\n"
@@ -141,33 +147,34 @@ static const struct usage usages[] = {
         "takes such holds.\n"
         "\n"
         "Exit status: 0; 1 the broker refused it, for instance because the\n"
-        "hold has ended; 125 trouble.\n"},
+        "hold has ended; 64 bad usage; 125 trouble: no broker.\n"},
     {"renew", 1, 1, "one KEY",
         "holdfast renew --fence F --lease D KEY\n"
         "\n"
         "Sets a new end for the detached hold of KEY with that fence: D from\n"
         "now, at most 24h. Prints `ttl_ms=T`.\n"
         "\n"
-        "Exit status: as of unlock.\n"},
+        "Exit status: 0; 1 the broker refused it, for instance because the\n"
+        "hold has ended; 64 bad usage; 125 trouble: no broker.\n"},
     {"show", 1, 1, "one KEY",
         "holdfast show [-o FORMAT] KEY\n"
         "\n"
         "Lists the holders and waiters of the lock KEY, at any broker, in the\n"
         "order of the queue. With tabs: kind, position, session, broker,\n"
         "name, owner, fence, ttl_ms, age_ms, note, mode, permits, detached,\n"
-        "lease_ms (what is left of lease=; empty: the hold is renewed).\n"},
+        "lease_ms (left of lease=; empty: the hold is renewed).\n" EXIT_USUAL},
     {"locks", 0, 0, "no words",
         "holdfast locks [--prefix P] [-o FORMAT]\n"
         "\n"
         "Lists the locks that this broker's sessions hold or wait for; with\n"
         "--prefix those whose names begin with P. With\n"
         "tabs: name, state, holders, waiters, session, client, owner, fence,\n"
-        "age_ms, note, mode, permits.\n"},
+        "age_ms, note, mode, permits.\n" EXIT_USUAL},
     {"sessions", 0, 0, "no words",
         "holdfast sessions [-o FORMAT]\n"
         "\n"
         "Lists the sessions of this broker. With tabs: session, name, peer,\n"
-        "age_ms, idle_ms, holds, waits.\n"},
+        "age_ms, idle_ms, holds, waits.\n" EXIT_USUAL},
     {"slow", 0, 0, "no words",
         "holdfast slow [--kind slow|lost|deadlock] [--limit N] [-o FORMAT]\n"
         "\n"
@@ -176,7 +183,7 @@ static const struct usage usages[] = {
         "lost holds; waits ended by deadlock detection. With tabs: kind,\n"
         "age_ms, name, session, client, owner, op, result, total_us,\n"
         "queued_us, redis_us, confirm_us, reason, fence, late_us, cycle. JSON\n"
-        "has more.\n"},
+        "has more.\n" EXIT_USUAL},
     {"status", 0, 0, "no words",
         "holdfast status [-o FORMAT]\n"
         "\n"
@@ -184,7 +191,8 @@ static const struct usage usages[] = {
         "can grant every lock now. With tabs: node, role, state (ready,\n"
         "settling, refusing or away), reason, since_ms, after_ms, text.\n"
         "\n"
-        "Exit status: 0 it can; 1 it cannot; 125 trouble: no broker.\n"},
+        "Exit status: 0 it can; 1 it cannot; 64 bad usage; 125 trouble: no\n"
+        "broker.\n"},
     {"top", 0, 0, "no words",
         "holdfast top [-n N] [--interval D] [-o FORMAT]\n"
         "\n"
@@ -196,11 +204,12 @@ static const struct usage usages[] = {
         "\n"
         "  -n N          at most N (up to 100) of each; default, printed\n"
         "                once: 10\n"
-        "  --interval D  time between two queries, at least 100ms\n"
+        "  --interval D  time between two queries, at least 100ms; default:\n"
+        "                1s; not where the list is printed once\n"
         "\n"
         "With tabs: kind (contended, holder or waiter), name, waits,\n"
         "waited_ms, waiters, age_ms, session, client, owner, fence, note,\n"
-        "mode, permits.\n"},
+        "mode, permits.\n" EXIT_USUAL},
     {"audit", 0, 0, "no words",
         "holdfast audit [-o FORMAT]\n"
         "\n"
@@ -210,8 +219,9 @@ static const struct usage usages[] = {
         "nothing. With tabs: kind, name, age_ms, session, broker, client,\n"
         "owner, fence, ttl_ms, waiters, note, why.\n"
         "\n"
-        "Exit status: 0 no findings; 1 findings; 125 trouble: no broker,\n"
-        "another audit is under way, a Redis node did not answer.\n"},
+        "Exit status: 0 no findings; 1 findings; 64 bad usage; 125 trouble:\n"
+        "no broker, another audit is under way, or a Redis node did not\n"
+        "answer.\n"},
     {"watch", 1, SIZE_MAX, "one KEY or several",
         "holdfast watch [-o FORMAT] KEY...\n"
         "\n"
@@ -219,7 +229,7 @@ static const struct usage usages[] = {
         "changes in quick succession it may print only the last one. With\n"
         "tabs: event (held or free), lock, fence, holders, name, owner, note.\n"
         "It continues at another broker, or when the broker is back, until a\n"
-        "signal comes.\n"},
+        "signal comes.\n" EXIT_USUAL},
     {"await", 1, 1, "one KEY",
         "holdfast await [--wait D] KEY\n"
         "\n"
@@ -229,25 +239,25 @@ static const struct usage usages[] = {
         "\n"
         "  --wait D  wait for at most D (0: no wait); default: no limit\n"
         "\n"
-        "Exit status: 0 nobody holds the lock; 124 not free in time; 1\n"
-        "refused by the broker; 125 trouble.\n"},
+        "Exit status: 0 nobody holds the lock; 1 the broker refused it; 64\n"
+        "bad usage; 124 not free in time; 125 trouble: no broker.\n"},
     {"break", 1, 1, "one KEY",
         "holdfast break [--fence F] KEY\n"
         "\n"
         "Takes the lock KEY from its holders, sends them LOST, and prints\n"
         "`holders=N`. With --fence only the holder with that fence loses it.\n"
         "The next waiter gets the lock when the holder's broker has released\n"
-        "it, or when the lease ends.\n"},
+        "it, or when the lease ends.\n" EXIT_USUAL},
     {"kill", 1, 1, "one SESSION, as `holdfast sessions` prints it",
         "holdfast kill SESSION\n"
         "\n"
         "Ends a session of this broker and releases its holds. `holdfast\n"
-        "sessions` and `holdfast show` print the session's ID.\n"},
+        "sessions` and `holdfast show` print the session's ID.\n" EXIT_USUAL},
     {"drain", 0, 0, "no words",
         "holdfast drain\n"
         "\n"
         "Stops the broker, as SIGTERM does. Its clients move to other\n"
-        "brokers, with their holds.\n"},
+        "brokers, with their holds.\n" EXIT_USUAL},
     {"bench", 0, 1, "one KEY-PREFIX, or none",
         "holdfast bench [-c CONNECTIONS] [-t DURATION] [--keys N] [--wait D]\n"
         "               [-o FORMAT] [KEY-PREFIX]\n"
@@ -267,13 +277,12 @@ static const struct usage usages[] = {
         "p99_us, max_us, errors, connections, keys, time_ms. The time of a\n"
         "pair is from the sending of its LOCK to the answer to its UNLOCK.\n"
         "\n"
-        "Exit status: 0; 1 there were errors; 125 trouble.\n"},
+        "Exit status: 0; 1 there were errors; 64 bad usage; 125 trouble.\n"},
     {"ping", 0, 0, "no words",
         "holdfast ping\n"
         "\n"
         "Connects, sends PING to the broker, and prints the time of the round\n"
-        "trip.\n"
-        "Exit status 125: there is no broker.\n"},
+        "trip.\n" EXIT_USUAL},
     {"raw", 0, 0, "no words",
         "holdfast raw\n"
         "\n"
@@ -281,7 +290,10 @@ static const struct usage usages[] = {
         "until the broker closes the connection. The broker does so after the\n"
         "end of the input and the last reply. -u and -s have no effect: the\n"
         "input has the AUTH.\n"
-        "Try:  echo HELP | holdfast raw\n"},
+        "Try:  echo HELP | holdfast raw\n"
+        "\n"
+        "Exit status: 0; 64 bad usage; 125 trouble: no broker, or the\n"
+        "connection ended without BYE.\n"},
     {"secret", 1, 1, "one USER",
         "holdfast secret [--new FILE] USER\n"
         "\n"
@@ -290,7 +302,9 @@ static const struct usage usages[] = {
         "input, at least 16 bytes. It should be random, since the hash is a\n"
         "fast one. With --new the command makes the secret and writes it to\n"
         "FILE, for -s. FILE must not exist yet; only its owner may read it.\n"
-        "No broker is needed.\n"},
+        "No broker is needed.\n"
+        "\n"
+        "Exit status: 0; 64 bad usage; 125 trouble.\n"},
 };
 
 const struct usage *

@@ -6,6 +6,7 @@
 
 #include "daemon/base/assert.h"
 
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -252,6 +253,31 @@ options_read(struct settings *settings, const struct option *options,
 }
 
 bool
+lease_check(uint64_t lease_ms, bool detached)
+{
+    if (lease_ms == 0)
+        complain("--lease: 0 is not a lease; write 1ms or more");
+    else if (detached && lease_ms > DAY_MS)
+        complain("--lease: %" PRIu64 "ms is more than 24h, the most of a "
+                 "detached hold",
+            lease_ms);
+    else
+        return true;
+    return false;
+}
+
+/* Whether the options of the connection fit the command. False after a
+ * complaint. */
+static bool
+settings_take(const struct settings *settings, const char *name)
+{
+    if (strcmp(name, "secret") == 0)
+        return true; /* it needs no broker */
+    return settings_fit(settings) &&
+           (strcmp(name, "raw") == 0 || secret_fit(settings));
+}
+
+bool
 words_take(struct settings *settings, const char *name,
     const struct option *options, size_t option_count, char **argv,
     struct words *words)
@@ -270,7 +296,7 @@ words_take(struct settings *settings, const char *name,
     if (words->count >= usage->words_min && words->count <= usage->words_max &&
         (program ? words->rest != NULL && words->rest[0] != NULL
                  : words->rest == NULL))
-        return true;
+        return settings_take(settings, name);
     if (!program && words->rest != NULL)
         complain("%s: takes no words after --", name);
     else

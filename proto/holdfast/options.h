@@ -26,6 +26,8 @@ struct words {
     int status;  /* words_take() is false: the exit status */
 };
 
+#define DAY_MS 86400000u /* the most of --delay, and of a detached lease */
+
 enum options_stop {
     STOP_NEVER,
     STOP_AT_WORD, /* `rest` begins with the first word */
@@ -45,5 +47,9 @@ bool options_read(struct settings *settings, const struct option *options,
 bool words_take(struct settings *settings, const char *name,
     const struct option *options, size_t option_count, char **argv,
     struct words *words);
+
+/* Whether that is a lease, of a detached hold perhaps. False after a
+ * complaint. */
+bool lease_check(uint64_t lease_ms, bool detached);
 
 #endif

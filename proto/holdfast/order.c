@@ -8,8 +8,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#define KEEP_MS    30000 /* makes the library connect again */
-#define WORD_CHARS 64    /* of a session */
+#define KEEP_MS 30000 /* makes the library connect again */
+
+/* Of a session. */
+#define SHORT_CHARS 8
+#define ID_CHARS    32
 
 int
 order_give(const struct settings *settings, const char *what, const char *line,
@@ -121,19 +124,21 @@ command_break(struct settings *settings, char **argv)
 int
 command_kill(struct settings *settings, char **argv)
 {
-    char word[3 * WORD_CHARS + 1];
-    char line[sizeof(word) + 16];
+    char line[ID_CHARS + 16];
+    char text[256];
     struct holdfast_event event;
     struct holdfast *h;
     struct words words;
 
     if (!words_take(settings, "kill", NULL, 0, argv, &words))
         return words.status;
-    size_t len = strlen(words.word[0]);
-    if (len > WORD_CHARS ||
-        holdfast_encode(words.word[0], len, word, sizeof(word)) == 0) {
-        complain("kill: '%s' is not a session; `holdfast sessions` lists them",
-            words.word[0]);
+    const char *word = words.word[0];
+    size_t len = strlen(word);
+    if ((len != SHORT_CHARS && len != ID_CHARS) ||
+        strspn(word, "0123456789abcdefABCDEF") != len) {
+        complain("kill: '%s' is not a session of 8 or 32 hex digits; `holdfast "
+                 "sessions` lists them",
+            escape_text(word, text, sizeof(text)));
         return STATUS_USAGE;
     }
     (void)snprintf(line, sizeof(line), "KILL %s", word);

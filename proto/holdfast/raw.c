@@ -41,8 +41,6 @@ raw_connect(const struct settings *settings, struct holdfast *h)
     uint64_t end = holdfast_now_ms(h) + CONNECT_MS;
     struct holdfast_options options = {.transport = NULL};
 
-    if (!settings_fit(settings))
-        return false;
     const char *address = connect_address(settings);
     if (!tls_take(settings, &options))
         return false;

@@ -88,28 +88,6 @@ file_read(const char *path, struct line *line)
     return done;
 }
 
-/* Reads the options and the environment; false after a complaint. */
-static bool
-settings_check(const struct settings *settings)
-{
-    if (settings->user == NULL) {
-        complain("-s: a secret without a user; give -u or HOLDFAST_USER");
-        return false;
-    }
-    if (settings->secret_file == NULL) {
-        complain(
-            "-u: a user without a secret; give -s or HOLDFAST_SECRET_FILE");
-        return false;
-    }
-    size_t len = strlen(settings->user);
-    if (len == 0 || len > HOLDFAST_USER_MAX) {
-        complain("-u: a user of %zu bytes; it must have 1 to %d", len,
-            HOLDFAST_USER_MAX);
-        return false;
-    }
-    return true;
-}
-
 bool
 secret_take(const struct settings *settings, struct holdfast_options *options)
 {
@@ -120,8 +98,7 @@ secret_take(const struct settings *settings, struct holdfast_options *options)
     if (settings->user == NULL && settings->secret_file == NULL)
         return true;
     if (secret.len == 0) {
-        if (!settings_check(settings) ||
-            !file_read(settings->secret_file, &secret))
+        if (!file_read(settings->secret_file, &secret))
             return false;
         memcpy(user, settings->user, strlen(settings->user) + 1);
     }

@@ -48,6 +48,14 @@ options_read(
     return true;
 }
 
+bool
+tls_fit(const struct settings *settings)
+{
+    struct holdfast_tls_options unused;
+
+    return !tls_asked(settings) || options_read(settings, &unused);
+}
+
 const char *
 tls_hint(const struct settings *settings)
 {

@@ -544,7 +544,7 @@ command_top(struct settings *settings, char **argv)
     static const struct list list = {
         "TOP", top_columns, COUNT(top_columns), true, NULL};
     uint64_t limit = 0;
-    uint64_t interval_ms = INTERVAL_MS;
+    uint64_t interval_ms = UINT64_MAX;
     const struct option options[] = {
         {.name = "n", .max = LIMIT_MAX, .number = &limit},
         {.name = "interval", .duration_ms = &interval_ms},
@@ -560,9 +560,16 @@ command_top(struct settings *settings, char **argv)
         return STATUS_USAGE;
     }
     if (settings->format == OUT_AUTOMATIC && isatty(STDOUT_FILENO)) {
-        struct top top = {
-            .interval_ms = interval_ms, .limit = limit > 0 ? limit : LIMIT_MAX};
+        struct top top = {.interval_ms = interval_ms != UINT64_MAX
+                                             ? interval_ms
+                                             : INTERVAL_MS,
+            .limit = limit > 0 ? limit : LIMIT_MAX};
         return top_live(settings, &top);
+    }
+    if (interval_ms != UINT64_MAX) {
+        complain("--interval: with -o, or without a terminal, the list is "
+                 "printed once");
+        return STATUS_USAGE;
     }
     (void)snprintf(
         line, sizeof(line), "TOP limit=%" PRIu64, limit > 0 ? limit : 10);

@@ -494,8 +494,9 @@ class CommandTest(AuthCase):
                       ["locks", "-uops", "-s", path]):
             self.ends(0, broker, None, *words)
         for words, why in ((["-u", "ops", "locks"], b"HOLDFAST_SECRET_FILE"),
-                           (["-s", path, "locks"], b"HOLDFAST_USER"),
-                           (["-u", "ops", "-s", "/none", "locks"],
+                           (["-s", path, "locks"], b"HOLDFAST_USER")):
+            self.ends(64, broker, None, *words, err=why)
+        for words, why in ((["-u", "ops", "-s", "/none", "locks"],
                             b"cannot be read: No such file"),
                            (["-u", "ops", "-s", "/dev/null", "run", "k", "--",
                              "true"], b"is empty"),

@@ -152,7 +152,13 @@ class LockTest(CommandCase):
         self.assertEqual(len(broker.received("UNLOCK")), 1)
 
     def test_usage(self):
-        for words in ([], [""], ["a", "--", "true"], ["--wait", "a"]):
+        detached = ["--detached", "--lease", "1h", "a"]
+        for words in ([], [""], ["a", "--", "true"], ["--wait", "a"],
+                      ["--detached", "a"], detached + ["b"],
+                      detached + ["--keep", "5s"],
+                      ["--detached", "--lease", "25h", "a"],
+                      ["--lease", "0", "a"], ["--delay", "25h", "a"],
+                      ["--permits", "2", "a"]):
             result = self.ends(125, "127.0.0.1:1", "lock", *words)
             self.assertTrue(result.stderr.startswith(b"holdfast: "))
 
@@ -652,13 +658,15 @@ class UsageTest(CommandCase):
 
     def test_help(self):
         self.ends(0, "127.0.0.1:1", "-h")
-        for name in ("run", "lock", "show", "watch", "await", "locks",
-                     "sessions", "slow", "status", "break", "kill", "drain",
-                     "ping", "raw", "secret"):
+        for name in ("run", "lock", "unlock", "renew", "show", "watch",
+                     "await", "locks", "sessions", "slow", "status", "top",
+                     "audit", "break", "kill", "drain", "bench", "ping", "raw",
+                     "secret"):
             for words in ([name, "-h"], [name, "--help"], ["help", name]):
                 result = self.ends(0, "127.0.0.1:1", *words)
                 self.assertTrue(
                     result.stdout.startswith(b"holdfast " + name.encode()))
+                self.assertRegex(result.stdout, b"bad usage")
                 for line in result.stdout.splitlines():
                     self.assertLess(len(line), 80)
 
@@ -666,7 +674,14 @@ class UsageTest(CommandCase):
         for words in ([], ["nothing"], ["watch"], ["break"], ["kill"],
                       ["break", "a", "b"], ["break", "--fence", "0", "a"],
                       ["watch", ""], ["watch", "a", "--", "b"],
-                      ["kill", "a", "b"], ["kill", ""], ["drain", "a"],
+                      ["unlock", "a"],
+                      ["renew", "a", "--fence", "5"],
+                      ["renew", "a", "--fence", "5", "--lease", "0"],
+                      ["renew", "a", "--fence", "5", "--lease", "25h"],
+                      ["kill", "a", "b"], ["kill", ""], ["kill", "0123456"],
+                      ["kill", "0123456x"], ["drain", "a"],
+                      ["-s", "file", "ping"], ["-u", "user", "show", "a"],
+                      ["--tls-verify", "none", "raw"],
                       ["-a", "h:1,h:2", "drain"],
                       ["help", "nothing"], ["-x"],
                       ["-o", "xml", "locks"], ["-a"], ["show"],

@@ -59,9 +59,9 @@ class TlsCase(CommandCase):
                               env=self.environment(broker, **more))
         return result.returncode, result.stderr.decode()
 
-    def refused(self, why, broker, *words, **more):
+    def refused(self, why, broker, *words, code=125, **more):
         status, complaint = self.ask(broker, *(words or ("ping",)), **more)
-        self.assertEqual(status, 125, complaint)
+        self.assertEqual(status, code, complaint)
         self.assertIn(why, complaint)
 
     def well(self, broker, *words, **more):
@@ -150,19 +150,20 @@ class TrustTest(TlsCase):
 
     def test_usage(self):
         ca = authority().cert
-        for words, why in (
-                (("-a", "/run/s", "--tls"), "TLS is not supported"),
-                (("-a", "h,/run/s", "--tls-ca", ca), "TLS is not supported"),
-                (("--tls-cert", ca), "--tls-key: one without the other"),
-                (("--tls-key", ca), "--tls-key: one without the other"),
-                (("--tls-verify", "none"), "'none' is not full or ca"),
-                (("--tls-ca", "/none"), "/none: No such file"),
-                (("--tls-ca", "Makefile"), "Makefile: "),
-                (("--tls-cert", ca, "--tls-key", ca), "no private key"),
+        for words, why, code in (
+                (("-a", "/run/s", "--tls"), "TLS is not supported", 64),
+                (("-a", "h,/run/s", "--tls-ca", ca), "TLS is not", 64),
+                (("--tls-cert", ca), "--tls-key: one without the other", 64),
+                (("--tls-key", ca), "--tls-key: one without the other", 64),
+                (("--tls-verify", "none"), "'none' is not full or ca", 64),
+                (("--tls-ca", "/none"), "/none: No such file", 125),
+                (("--tls-ca", "Makefile"), "Makefile: ", 125),
+                (("--tls-cert", ca, "--tls-key", ca), "no private key", 125),
         ):
-            for command in (("ping",), ("raw",), ("locks",), ("bench",),
-                            ("run", "job", "--", "true")):
-                self.refused(why, "127.0.0.1:1", *words, *command)
+            for command in (("ping",), ("raw",), ("locks",), ("bench",)):
+                self.refused(why, "127.0.0.1:1", *words, *command, code=code)
+            self.refused(why, "127.0.0.1:1", *words, "run", "job", "--",
+                         "true")
         self.assertEqual(self.ask("h:1", "--tls=1", "ping")[0], 64)
         self.assertEqual(self.ask("h:1", "ping", "--tls-ca")[0], 64)
 

@@ -358,6 +358,7 @@ class TopPrintTest(CommandCase):
         broker = self.broker(TOP=top(*ITEMS))
         for words in (["x"], ["-n", "0"], ["-n", "101"], ["-n"], ["-n", "x"],
                       ["--n", "1"], ["--interval", "99ms"], ["--interval", "x"],
+                      ["--interval", "1s"],
                       ["-c", "1"], ["--", "x"]):
             self.assertTrue(self.ends(64, broker, "top", *words).stderr, words)
         self.assertEqual(broker.received("TOP"), [])
