@@ -42,7 +42,9 @@ claim_answer_requests(struct holdfast *h, const struct holdfast_kept *kept)
         struct holdfast_pending *next = pending->next;
         bool unlock = pending->kind == PENDING_UNLOCK;
 
-        if ((unlock || pending->kind == PENDING_RENEW) && pending->parked &&
+        if ((unlock || pending->kind == PENDING_PART ||
+                pending->kind == PENDING_RENEW) &&
+            pending->parked &&
             holdfast_pending_names(pending, kept->name, kept->owner)) {
             bool good = unlock && released && pending->again;
             holdfast_notice_say(h, good ? HOLDFAST_OK : HOLDFAST_ERR,

@@ -147,6 +147,10 @@ final_take(struct holdfast *h, struct holdfast_pending *pending,
     case PENDING_UNLOCK:
         holdfast_kept_released(h, pending, message, done);
         break;
+    case PENDING_PART:
+        if (done)
+            holdfast_kept_parted(h, pending, message);
+        break;
     case PENDING_RENEW:
         if (done)
             holdfast_kept_renewed(h, pending, message);

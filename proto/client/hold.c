@@ -381,6 +381,18 @@ holdfast_kept_released(struct holdfast *h,
 }
 
 void
+holdfast_kept_parted(struct holdfast *h, const struct holdfast_pending *pending,
+    const struct holdfast_message *message)
+{
+    struct holdfast_kept *kept = holdfast_kept_of(h, pending);
+    uint64_t count = 1;
+
+    (void)holdfast_message_number(message, "count", &count);
+    if (kept != NULL && count == 0)
+        holdfast_kept_remove(h, kept);
+}
+
+void
 holdfast_kept_renewed(struct holdfast *h,
     const struct holdfast_pending *pending,
     const struct holdfast_message *message)

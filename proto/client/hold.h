@@ -70,6 +70,11 @@ void holdfast_kept_released(struct holdfast *h,
     const struct holdfast_pending *pending,
     const struct holdfast_message *message, bool done);
 
+/* The OK to an UNLOCK of some permits: the hold stands, or these were all. */
+void holdfast_kept_parted(struct holdfast *h,
+    const struct holdfast_pending *pending,
+    const struct holdfast_message *message);
+
 /* The OK of a RENEW: the hold has another deadline. */
 void holdfast_kept_renewed(struct holdfast *h,
     const struct holdfast_pending *pending,

@@ -343,6 +343,16 @@ enum holdfast_status holdfast_submit_cancel(
 enum holdfast_status holdfast_submit_unlock(struct holdfast *h,
     const char *name, const char *owner, uint64_t fence, uint64_t *request);
 
+/*
+ * Gives `permits` of a semaphore's hold back, and keeps the hold with the rest;
+ * all of them release it. OK has count= and permits=, what is left. If the
+ * connection ends before the answer, it gets ERR INDOUBT and is not repeated:
+ * the hold has all its permits, or the rest.
+ */
+enum holdfast_status holdfast_submit_unlock_part(struct holdfast *h,
+    const char *name, const char *owner, uint64_t fence, uint64_t permits,
+    uint64_t *request);
+
 /* Sets a new end for a hold. From then on the broker does not renew it. */
 enum holdfast_status holdfast_submit_renew(struct holdfast *h, const char *name,
     const char *owner, uint64_t fence, uint64_t lease_ms, uint64_t *request);
@@ -427,7 +437,20 @@ enum holdfast_status holdfast_lock_all(struct holdfast *h,
 enum holdfast_status holdfast_unlock(
     struct holdfast *h, const struct holdfast_hold *hold);
 
-/* Sets a new lease for a hold taken with a lease. */
+/* Releases each of several holds, by an UNLOCK of its own. Returns the first
+ * trouble, in the order of the holds; the others are released all the same. */
+enum holdfast_status holdfast_unlock_all(
+    struct holdfast *h, const struct holdfast_hold *holds, size_t hold_count);
+
+/* Gives some permits of a semaphore's hold back, and keeps the rest. */
+enum holdfast_status holdfast_unlock_part(
+    struct holdfast *h, const struct holdfast_hold *hold, uint64_t permits);
+
+/* Sets another note for a hold; `note` NULL: none. */
+enum holdfast_status holdfast_note(
+    struct holdfast *h, struct holdfast_hold *hold, const char *note);
+
+/* Sets a new end for a hold, which has a lease from then on. */
 enum holdfast_status holdfast_renew(
     struct holdfast *h, struct holdfast_hold *hold, uint64_t lease_ms);
 

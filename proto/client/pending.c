@@ -190,6 +190,7 @@ pending_dropped(struct holdfast *h, struct holdfast_pending *pending)
         again = true;
         break;
     case PENDING_OTHER:
+    case PENDING_PART: /* twice is more permits than were asked for */
         holdfast_notice_say(h, HOLDFAST_ERR, pending->request,
             "- ERR INDOUBT retry=1 :the connection ended before the answer");
         break;

@@ -51,6 +51,7 @@ enum holdfast_pending_kind {
     PENDING_LOCK,
     PENDING_AWAIT,
     PENDING_UNLOCK,
+    PENDING_PART, /* UNLOCK of some permits */
     PENDING_RENEW,
     PENDING_CANCEL,
     PENDING_WATCH,

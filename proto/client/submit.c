@@ -116,7 +116,7 @@ static bool
 kind_of_lock(enum holdfast_pending_kind kind)
 {
     return kind == PENDING_LOCK || kind == PENDING_UNLOCK ||
-           kind == PENDING_RENEW;
+           kind == PENDING_PART || kind == PENDING_RENEW;
 }
 
 /* Whether a claim or a request of this name and owner, before `end`, is not
@@ -310,6 +310,20 @@ holdfast_submit_unlock(struct holdfast *h, const char *name, const char *owner,
     if (kept != NULL)
         kept->releases++;
     return HOLDFAST_SUCCESS;
+}
+
+enum holdfast_status
+holdfast_submit_unlock_part(struct holdfast *h, const char *name,
+    const char *owner, uint64_t fence, uint64_t permits, uint64_t *request)
+{
+    struct holdfast_line line;
+
+    line_begin(&line, "UNLOCK", name);
+    line_add(&line, " permits=%" PRIu64, permits);
+    if (fence > 0)
+        line_add(&line, " fence=%" PRIu64, fence);
+    line_add_owner(&line, owner);
+    return name_submit(h, &line, PENDING_PART, name, owner, request);
 }
 
 enum holdfast_status

@@ -177,27 +177,60 @@ hold_owner(const struct holdfast_hold *hold)
 }
 
 enum holdfast_status
+holdfast_unlock_all(
+    struct holdfast *h, const struct holdfast_hold *holds, size_t hold_count)
+{
+    enum holdfast_status status[HOLDFAST_NAMES_MAX];
+    uint64_t request[HOLDFAST_NAMES_MAX];
+    enum holdfast_status first = HOLDFAST_SUCCESS;
+    struct holdfast_event event;
+    char error[sizeof(h->error)] = "";
+
+    if (hold_count > HOLDFAST_NAMES_MAX)
+        return HOLDFAST_BAD_ARGUMENT;
+    for (size_t i = 0; i < hold_count; i++)
+        status[i] = holdfast_submit_unlock(h, holds[i].name,
+            hold_owner(&holds[i]), holds[i].fence, &request[i]);
+    for (size_t i = 0; i < hold_count; i++) {
+        if (status[i] == HOLDFAST_SUCCESS)
+            status[i] = holdfast_wait(h, request[i], ANSWER_MS, &event);
+        if (first != HOLDFAST_SUCCESS)
+            continue;
+        first = status[i];
+        (void)snprintf(error, sizeof(error), "%s", h->error);
+    }
+    (void)snprintf(h->error, sizeof(h->error), "%s", error);
+    return first;
+}
+
+enum holdfast_status
 holdfast_unlock(struct holdfast *h, const struct holdfast_hold *hold)
+{
+    return holdfast_unlock_all(h, hold, 1);
+}
+
+enum holdfast_status
+holdfast_unlock_part(
+    struct holdfast *h, const struct holdfast_hold *hold, uint64_t permits)
 {
     struct holdfast_event event;
     uint64_t request;
 
-    enum holdfast_status status = holdfast_submit_unlock(
-        h, hold->name, hold_owner(hold), hold->fence, &request);
+    enum holdfast_status status = holdfast_submit_unlock_part(
+        h, hold->name, hold_owner(hold), hold->fence, permits, &request);
     if (status != HOLDFAST_SUCCESS)
         return status;
     return holdfast_wait(h, request, ANSWER_MS, &event);
 }
 
-enum holdfast_status
-holdfast_renew(
-    struct holdfast *h, struct holdfast_hold *hold, uint64_t lease_ms)
+/* Waits for the answer that tells a new ttl of the hold, unless the request
+ * could not be submitted. */
+static enum holdfast_status
+renewal_wait(struct holdfast *h, enum holdfast_status status, uint64_t request,
+    struct holdfast_hold *hold)
 {
     struct holdfast_event event;
-    uint64_t request;
 
-    enum holdfast_status status = holdfast_submit_renew(
-        h, hold->name, hold_owner(hold), hold->fence, lease_ms, &request);
     if (status != HOLDFAST_SUCCESS)
         return status;
     status = holdfast_wait(h, request, ANSWER_MS, &event);
@@ -206,6 +239,27 @@ holdfast_renew(
         hold->deadline_ms = holdfast_deadline_ms(h, hold);
     }
     return status;
+}
+
+enum holdfast_status
+holdfast_renew(
+    struct holdfast *h, struct holdfast_hold *hold, uint64_t lease_ms)
+{
+    uint64_t request = 0;
+    enum holdfast_status status = holdfast_submit_renew(
+        h, hold->name, hold_owner(hold), hold->fence, lease_ms, &request);
+
+    return renewal_wait(h, status, request, hold);
+}
+
+enum holdfast_status
+holdfast_note(struct holdfast *h, struct holdfast_hold *hold, const char *note)
+{
+    uint64_t request = 0;
+    enum holdfast_status status = holdfast_submit_note(
+        h, hold->name, hold_owner(hold), hold->fence, note, &request);
+
+    return renewal_wait(h, status, request, hold);
 }
 
 static uint64_t

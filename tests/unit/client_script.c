@@ -151,6 +151,9 @@ request_do(struct talk *talk, char **word)
     if (strcmp(verb, "unlock") == 0)
         status = holdfast_submit_unlock(
             h, word[1], owner, talk_number(word[2]), &request);
+    else if (strcmp(verb, "part") == 0)
+        status = holdfast_submit_unlock_part(h, word[1], owner,
+            talk_number(word[2]), talk_number(word[3]), &request);
     else if (strcmp(verb, "renew") == 0)
         status = holdfast_submit_renew(h, word[1], owner, talk_number(word[2]),
             talk_number(word[3]), &request);

@@ -860,6 +860,15 @@ static const struct talk_script scripts[] = {
         /* The hold may have ended before the UNLOCK. */
         "clock 9001 | < 5 ERR LOST retry=0 :gone\n"
         "= ERR 3 LOST fence=0 until=0 :the hold was yours and has ended\n"},
+    {"some_permits_are_given_back_once",
+        "begin | hold a 2 5 | part a 5 2 | >* | crash\n"
+        "= ERR 3 INDOUBT fence=0 until=0 :the connection ended before the "
+        "answer\n"
+        "= AWAY 0  fence=0 until=0 :the broker closed the connection\n"
+        "part a 5 1 | resume 2 | > 6 CLAIM a fence=5 count=1\n"
+        "< 6 OK fence=5 ttl_ms=9000 count=1 | > 4 UNLOCK a permits=1 fence=5\n"
+        "< 4 OK count=1 permits=2 | = BACK 0  fence=0 until=0 :\n"
+        "= OK 4  fence=0 until=0 :\n"},
     {"unlock_while_away",
         "begin | hold a 2 5 | hold b 3 6 | crash | unlock a 5 | until a 5 0\n"
         "unlock b 6\n"

@@ -200,12 +200,56 @@ START_TEST(a_life_with_blocking_calls)
     ck_assert_int_eq(holdfast_ping(talk.h, 1000, &us), HOLDFAST_SUCCESS);
     broker_puts("5 OK count=1\n");
     ck_assert_int_eq(holdfast_unlock(talk.h, &hold), HOLDFAST_SUCCESS);
+    broker_puts("6 OK ttl_ms=10000 lease_ms=10000\n");
+    ck_assert_int_eq(holdfast_note(talk.h, &hold, "a b"), 0);
+    ck_assert_uint_eq(hold.ttl_ms, 10000);
     ck_assert_str_eq(talk_sent(&talk),
         "1 LOCK a wait=500 lease=9000 owner=me\n"
         "2 RENEW a lease=20000 fence=5 owner=me\n"
         "3 RENEW a lease=1 fence=5 owner=me\n"
         "4 PING\n"
-        "5 UNLOCK a fence=5 owner=me\n");
+        "5 UNLOCK a fence=5 owner=me\n"
+        "6 NOTE a note=a%20b fence=5 owner=me\n");
+}
+
+END_TEST
+
+/* Some permits are given back, and then the rest. */
+START_TEST(blocking_part)
+{
+    const struct holdfast_lock_options options = {
+        .wait_ms = 0, .limit = 9, .permits = 5};
+    struct holdfast_hold hold;
+
+    broker_puts("1 OK fence=5 ttl_ms=9000 count=1\n");
+    ck_assert_int_eq(holdfast_lock(talk.h, "a", &options, &hold), 0);
+    broker_puts("2 OK count=1 permits=3\n");
+    ck_assert_int_eq(holdfast_unlock_part(talk.h, &hold, 2), 0);
+    ck_assert_uint_eq(holdfast_deadline_ms(talk.h, &hold), TALK_START + 9000);
+    broker_puts("3 OK count=0\n");
+    ck_assert_int_eq(holdfast_unlock_part(talk.h, &hold, 3), 0);
+    ck_assert_uint_eq(holdfast_deadline_ms(talk.h, &hold), 0);
+    ck_assert_str_eq(talk_sent(&talk), "1 LOCK a wait=0 limit=9 permits=5\n"
+                                       "2 UNLOCK a permits=2 fence=5\n"
+                                       "3 UNLOCK a permits=3 fence=5\n");
+}
+
+END_TEST
+
+/* All are asked for before the first answer, and the first trouble is told. */
+START_TEST(blocking_all)
+{
+    const struct holdfast_hold holds[17] = {{.name = "a", .fence = 5},
+        {.name = "b", .fence = 6}, {.name = "c", .fence = 7}};
+
+    broker_puts("1 OK count=0\n2 ERR LOST retry=0 :no\n"
+                "3 ERR NOTHELD retry=0 :no\n");
+    ck_assert_int_eq(holdfast_unlock_all(talk.h, holds, 3), HOLDFAST_REFUSED);
+    ck_assert_str_eq(holdfast_error(talk.h), "LOST");
+    ck_assert_str_eq(talk_sent(&talk),
+        "1 UNLOCK a fence=5\n2 UNLOCK b fence=6\n3 UNLOCK c fence=7\n");
+    ck_assert_int_eq(
+        holdfast_unlock_all(talk.h, holds, 17), HOLDFAST_BAD_ARGUMENT);
 }
 
 END_TEST
@@ -381,6 +425,8 @@ client_odd_suite(void)
     tcase_add_test(calls, broken_while_reading);
     tcase_add_test(calls, odd_addresses);
     tcase_add_test(calls, a_life_with_blocking_calls);
+    tcase_add_test(calls, blocking_part);
+    tcase_add_test(calls, blocking_all);
     tcase_add_test(calls, blocking_without_options);
     tcase_add_test(calls, blocking_calls_in_vain);
     tcase_add_test(calls, greeting_is_waited_for);

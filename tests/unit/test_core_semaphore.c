@@ -133,6 +133,8 @@ SESSION_TEST(part_in_doubt)
     rig_lock(rig, s, "1 LOCK a limit=9 permits=5 lease=20s", 5);
     rig_say(rig, s, "2 UNLOCK a permits=2");
     rig_status(rig, expect_keeps(rig, 3), _i ? OP_UNKNOWN : OP_UNSENT);
+    rig_text(
+        rig, s, ":Redis has not confirmed it: the hold stands with the rest");
     rig_expect(rig, s, "2 ERR INDOUBT retry=1");
     rig_ask(rig, s, "3 LOCK a limit=9 permits=3", "3 OK ~ ~ count=2");
     rig_pass(rig, 120);

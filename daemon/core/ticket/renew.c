@@ -151,12 +151,13 @@ hold_not_renewed(
     if (ticket->renew_us != NEVER || ticket->downgrade == DOWNGRADE_ASKED)
         ticket->renew_us = core->now_us + core_jitter(core, RETRY_US);
     ticket_arm(core, ticket);
-    if (request != NULL)
+    if (request != NULL && request->command == COMMAND_UNLOCK)
+        request_refuse(core, request, ERROR_INDOUBT,
+            "Redis has not confirmed it: the hold stands with the rest, and "
+            "its next renewal gives the permits back");
+    else if (request != NULL)
         request_refuse(core, request,
-            status == OP_UNSENT && request->command != COMMAND_UNLOCK
-                ? ERROR_UNAVAILABLE
-                : ERROR_INDOUBT,
-            NULL);
+            status == OP_UNSENT ? ERROR_UNAVAILABLE : ERROR_INDOUBT, NULL);
     ticket_advance(core, ticket);
 }
 
