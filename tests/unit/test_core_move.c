@@ -996,6 +996,31 @@ RIG_TEST(drained_after_it_was_taken, rig_new())
     ck_assert_uint_eq(ops_of_kind(rig, OP_RENEW), _i == 1 ? 0 : 1);
 }
 
+/* The broker goes while it owes Redis what the client has changed of its hold:
+ * the last renewal tells it. */
+RIG_TEST(drained_with_changes, rig_new())
+{
+    static const struct {
+        const char *lock, *change;
+    } rows[] = {{"1 LOCK a", "2 NOTE a note=new"},
+        {"1 LOCK a", "2 LOCK a mode=shared"},
+        {"1 LOCK a limit=9 permits=5", "2 UNLOCK a permits=2"}};
+
+    unsigned s = rig_open_kept(rig);
+
+    rig_lock(rig, s, rows[_i].lock, 5);
+    rig_say(rig, s, rows[_i].change);
+    rig_status(rig, rig_op(rig, OP_RENEW), OP_UNKNOWN);
+    rig_expect(rig, s, "2 ERR INDOUBT retry=1");
+    rig_stop(rig);
+    rig_event(rig, s, CORE_DROP);
+    struct op *op = rig_op(rig, OP_RENEW);
+    ck_assert(op->notes == (_i == 0) && op->shares == (_i == 1));
+    ck_assert_uint_eq(op->keeps, _i == 2 ? 3 : 0);
+    ck_assert(op->holds &&
+              text_equal(op->words[2], _i == 0 ? TEXT("new") : TEXT("")));
+}
+
 /* The broker goes while it is asked: what is granted then is not given back,
  * since the LOCK may have been put again elsewhere. */
 RIG_TEST(drained_while_asking, rig_new())
@@ -1044,6 +1069,7 @@ core_move_suite(void)
     Suite *suite = suite_create("core_move");
     TCase *tests = tcase_create("core_move");
 
+    tcase_add_loop_test(tests, drained_with_changes, 0, 3);
     tcase_add_test(tests, keep_over);
     tcase_add_loop_test(tests, not_kept, 0, 3);
     tcase_add_test(tests, killed_away);

@@ -153,6 +153,17 @@ ticket_reclaim(struct core *core, struct ticket *ticket)
     op_submit(core, op);
 }
 
+void
+renewal_changes(const struct ticket *ticket, struct op *op)
+{
+    require(ticket->state == TICKET_HELD && op->kind == OP_RENEW);
+    if (ticket->downgrade != DOWNGRADE_NONE && ticket->ask.permits_max > 0)
+        op->keeps = ticket->ask.permits;
+    else
+        op->shares = ticket->downgrade != DOWNGRADE_NONE;
+    op->notes = ticket->note_due;
+}
+
 bool
 ticket_send_renewal(struct core *core, struct ticket *ticket,
     uint64_t hard_end_us, uint64_t deadline_us, bool sets_end)
@@ -167,14 +178,9 @@ ticket_send_renewal(struct core *core, struct ticket *ticket,
     }
     op->hard_end_us = hard_end_us;
     op->sets_end = sets_end;
-    /* Each time, for Redis may come back as it was before. */
-    if (ticket->downgrade != DOWNGRADE_NONE && ticket->ask.permits_max > 0)
-        op->keeps = ticket->ask.permits;
-    else
-        op->shares = ticket->downgrade != DOWNGRADE_NONE;
+    renewal_changes(ticket, op);
     op->moves = ticket->moving;
     op->holds = true;
-    op->notes = ticket->note_due;
     op->deadline_us = us_min(deadline_us, ticket->deadline_us);
     ticket_words(ticket, op);
     ticket->renew_op = slab_handle(&core->ops, op);

@@ -91,6 +91,10 @@ void ticket_refresh_at(
  * renewal's. */
 void ticket_reclaim(struct core *core, struct ticket *ticket);
 
+/* Sets what the client has changed of the hold: its mode or permits, its note.
+ * Each renewal tells it, for Redis may come back as it was before. */
+void renewal_changes(const struct ticket *ticket, struct op *op);
+
 /* Sends a renewal, by the watchdog or for a RENEW; it may take the place of one
  * under way. False: there is no room, and the next one is tried soon. */
 bool ticket_send_renewal(struct core *core, struct ticket *ticket,

@@ -111,6 +111,8 @@ ticket_forget(struct core *core, struct ticket *ticket)
     }
     if ((held && !ticket_is_taken(ticket)) || ticket->state == TICKET_WAITING)
         op = ticket_op(core, ticket, OP_RENEW);
+    if (op != NULL && held)
+        renewal_changes(ticket, op);
     ticket->renew_op = HANDLE_NONE;
     ticket->holds = 0;
     if (op == NULL) {
