@@ -94,15 +94,21 @@ detached_unknown(
 static void
 detached_refuse(struct core *core, struct request *request, const struct op *op)
 {
-    switch (op->result.status) {
+    enum op_status status = op->result.status;
+    bool missing = status == OP_GONE || status == OP_MISSING;
+
+    /* The first time may have ended it. */
+    if (missing && op->retry && request->command == COMMAND_UNLOCK) {
+        count(core->counters, COUNTER_refused_indoubt);
+        request_refuse(core, request, ERROR_INDOUBT,
+            status == OP_GONE ? "the hold has ended: by this request, or before"
+                              : not_known);
+        return;
+    }
+    switch (status) {
     case OP_GONE:
-        /* The first time may have ended it. */
-        if (op->retry && request->command == COMMAND_UNLOCK)
-            request_refuse(core, request, ERROR_INDOUBT,
-                "the hold has ended: by this request, or before");
-        else
-            request_refuse(core, request, ERROR_NOTHELD,
-                "no detached hold of this lock has that fence");
+        request_refuse(core, request, ERROR_NOTHELD,
+            "no detached hold of this lock has that fence");
         return;
     case OP_CONFLICT:
         request_refuse(core, request, ERROR_CONFLICT,
