@@ -61,6 +61,7 @@ local function acquire_free(r, arg, t, limit, seen, given)
     if r.watch > 0 then
         r.news = true
         watchers_tell(r)
+        member_tell(r, JOINS, t, 1, sub(arg, IDENTITY + ACQUIRE + 1))
     end
     local new = r.forget == 0
     local term_of_key = forgets_soon(r) and forget_in(r, idle_after)
@@ -146,6 +147,7 @@ local function fence_anew(r, t, seen)
     if not fence then
         return false
     end
+    member_tell(r, LEAVES, t, r.granted - 1)
     r.fence, r.id, r.news = next_fence(fence), id, true
     t.fence, t.since = r.fence, now_us
     return true
@@ -194,6 +196,9 @@ local function ticket_standing(r, asked, flags, limit, seen, arg)
             t.hold = now + asked.hold
         end
         words_anew(r, t, sub(arg, IDENTITY + ACQUIRE + 1))
+        if bit.band(t.flags, GRANTED) ~= 0 then
+            member_tell(r, JOINS, t, r.granted)
+        end
     end
     return t
 end
@@ -291,6 +296,9 @@ local function ticket_back(r, words, t, limit)
         waits_until(r, t, t.ends)
     end
     ticket_put(r, words, t, over)
+    if holds then
+        member_tell(r, JOINS, t, r.granted)
+    end
     return true
 end
 

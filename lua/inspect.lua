@@ -5,7 +5,9 @@
 -- After the time and id: INSPECTED, the head, and each living ticket with its
 -- words, at the record's width. Again is 1 if the ends of leases are another
 -- clock's, or this one may have stepped. The ttl says in how many ms the broker
--- is settled with the node: until then the data may lack holders.
+-- is settled with the node: until then the data may lack holders. Tickets whose
+-- arrival is not later than that of INSPECT are left out; the place is the
+-- number of waiters among them. Ahead is 1 if there are tickets behind those.
 --
 --@include call.lua
 look(true)
@@ -19,20 +21,22 @@ if not r then
     result(raw == '' and GONE or wrong or CORRUPT, 0, 0, 0, unsettled)
     return reply()
 end
-result(OK, 0, r.arrival, r.fence, unsettled,
-    (r.id ~= id or not steady) and 1 or 0)
-local left = unpack_at(INSPECT_FORMAT, ARGV[2])
-local tickets = {}
+local left, after = unpack_at(INSPECT_FORMAT, ARGV[2])
+local tickets, passed, more = {}, 0, 0
 r.raw = nil -- has no words
 for _, flags, from, at in queue_walk(r, r.first) do
-    if left == 0 then
+    if flags ~= 0 and unpack_at('<d', from, at + TICKET_ARRIVAL) <= after then
+        passed = passed + (bit.band(flags, GRANTED) == 0 and 1 or 0)
+    elseif flags ~= 0 and left == 0 then
+        more = 1
         break
-    end
-    if flags ~= 0 then
+    elseif flags ~= 0 then
         tickets[#tickets + 1] = sub(from, at, at + r.width - 1)
         left = left - 1
     end
 end
+result(OK, passed, r.arrival, r.fence, unsettled,
+    (r.id ~= id or not steady) and 1 or 0, more)
 out[#out + 1] = pack(INSPECTED_FORMAT, #tickets) .. sub(raw, 1, HEAD)
 out[#out + 1] = table.concat(tickets)
 return reply()

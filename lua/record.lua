@@ -24,8 +24,9 @@ local WAITS, HELD = 1, 7
 -- Flags of the head: the holders share; changes are told; waiters that the data
 -- lack may still come back; the key's expiry is that of a renewed hold. WANTED,
 -- of WATCHED: the first waiter, and the end of the last wait, are changes, too.
-local SHARED_NOW, WATCHED, BEREFT, KEPT, WANTED = 1, 2, 4, 8, 16
-local TOLD = 18 -- WATCHED and WANTED
+-- SINGLY, of WATCHED: each holder that comes, changes or goes is told.
+local SHARED_NOW, WATCHED, BEREFT, KEPT, WANTED, SINGLY = 1, 2, 4, 8, 16, 32
+local TOLD = 50 -- WATCHED, WANTED and SINGLY
 
 -- Modes of a ticket. DETACHED is added to the mode of a detached hold. No
 -- broker renews such a hold: `lease` is all of its term. Any client with its
@@ -173,6 +174,37 @@ local function ticket_store(r, t)
     call('SETRANGE', r.key, ticket_at(r, t.place), ticket_pack(t))
 end
 
+local function history()
+    return tonumber(sub(id, 1, 8), 16)
+end
+
+-- The words of a ticket, and never what stands behind it.
+local function words_of(r, t)
+    local words = min(t.words, r.width - TICKET)
+    if words == 0 then
+        return ''
+    end
+    local from = ticket_at(r, t.place) + TICKET
+    return call('GETRANGE', r.key, from, from + words - 1)
+end
+
+-- A message about holders to that channel. See daemon/core/feature/members.c.
+-- The messages of a lock come in the order of its changes.
+local function members_publish(r, to, kind, rows, tickets, count, sum, after)
+    pcall_redis('PUBLISH', channel .. to, pack(MEMBERS_FORMAT, 80, kind,
+        #r.key, rows, count, sum, history(), after) .. r.key .. tickets)
+end
+
+-- Tells that a holder comes, changes or goes. So many hold the lock then. Its
+-- words are those of the record, unless they are not written yet.
+local JOINS, CHANGES, LEAVES, PAGE, LAST = 0, 1, 2, 3, 4
+local function member_tell(r, kind, t, count, words)
+    if bit.band(r.flags, SINGLY) ~= 0 then
+        members_publish(r, 'watch', kind, 1,
+            ticket_pack(t) .. (words or words_of(r, t)), count, 0, 0)
+    end
+end
+
 -- Makes a ticket its broker's hold: from now on its lease, less where lease=
 -- ends before.
 local function ticket_hold(t)
@@ -203,6 +235,7 @@ local function ticket_strike(r, t)
     if bit.band(t.flags, GRANTED) ~= 0 then
         r.granted, r.news = r.granted - 1, true
         r.used = r.used - t.permits
+        member_tell(r, LEAVES, t, r.granted)
     end
     r.live = r.live - 1
     r.raw = nil
@@ -602,6 +635,7 @@ local function adopt_holders(r)
             else
                 r.granted, r.used = r.granted - 1, r.used - t.permits
                 r.news = true
+                member_tell(r, LEAVES, t, r.granted)
                 r.front = min(r.front, place)
                 t.flags, t.fence = WAITS, 0
                 waits_until(r, t, now + t.lease)
@@ -640,10 +674,6 @@ local function flags_with(r, mode)
         mode == SHARED and SHARED_NOW or 0)
 end
 
-local function history()
-    return tonumber(sub(id, 1, 8), 16)
-end
-
 -- The broker of a hold says in this history that it is there.
 local function shows(r, t)
     t.shown = r.pending and history() or t.shown
@@ -676,6 +706,7 @@ local function grant(r, t)
     r.granted, r.used = r.granted + 1, r.used + t.permits
     r.longest = max(r.longest, t.lease)
     ticket_store(r, t)
+    member_tell(r, JOINS, t, r.granted)
 end
 
 -- Tells a ticket's broker of its grant: in the result if it asks about another
@@ -762,16 +793,6 @@ end
 -- not be served when a lock-delay is over; 0: need not.
 local function ask_later(r)
     return r.live > r.granted and barred(r) and ask_again(r) or 0
-end
-
--- The words of a ticket, and never what stands behind it.
-local function words_of(r, t)
-    local words = min(t.words, r.width - TICKET)
-    if words == 0 then
-        return ''
-    end
-    local from = ticket_at(r, t.place) + TICKET
-    return call('GETRANGE', r.key, from, from + words - 1)
 end
 
 -- Makes room for words in every ticket of the record.

@@ -28,6 +28,8 @@
 -- 2048 the hold is detached from now on, for `hold` ms.
 -- 4096 no ticket, but the detached hold with that fence: it ends in `hold` ms.
 --      CONFLICT: that hold is not detached.
+-- 16384 with 32: tell each holder that comes, changes or goes. The holders
+--      whose arrival is later than `arrival` are told to this broker now.
 -- 8192 from now on the hold has other words. These three stand behind the
 --      argument, each with a byte for its length.
 --
@@ -49,8 +51,11 @@ local function general()
 
 local LOOK, SETS_END, MOVES, TELL, SHARES, WATCH = 1, 2, 4, 8, 16, 32
 local RAISES, AGREED, HOLDS, OVERDUE, WAITERS = 64, 128, 256, 512, 1024
-local DETACHES, BY_FENCE, WORDS = 2048, 4096, 8192
+local DETACHES, BY_FENCE, WORDS, HOLDERS = 2048, 4096, 8192, 16384
 local NO_WORDS = '\0\0\0'
+
+-- Of holders that are told at once, and approximately of their bytes.
+local PAGE_MAX, PAGE_BYTES = 500, 65536
 
 -- In how many ms a hold ends by itself; 0: it does not.
 local function end_of(t)
@@ -110,10 +115,14 @@ end
 
 -- The hold lasts for so many ms from now, and its key for longer.
 local function hold_detach(r, t, term, seen, kind)
-    r.news = r.news or not t.detached
+    local was = t.detached
+    r.news = r.news or not was
     t.detached, t.lease, t.hold, t.ends = true, term, now + term, now + term
     r.low = min(r.low, t.ends)
     ticket_store(r, t)
+    if not was then
+        member_tell(r, CHANGES, t, r.granted)
+    end
     local rest = floor(idle_after / 2) + spare(r)
     if r.forget < t.ends + rest then
         call('PEXPIRE', r.key, forget_in(r, term + rest))
@@ -149,8 +158,35 @@ local function not_so(r, seen, status)
     result(status, 0, 0, 0, 0, status == MISSING and settles_in or 0)
 end
 
+-- Tells this broker of the holders whose arrival is later than `after`, as far
+-- as a message has room; and a sum of the fences of all holders.
+local function members_show(r, after)
+    local left, sum, bytes, rows, kind = r.granted, 0, 0, {}, LAST
+    r.raw = nil -- has no words
+    for _, flags, raw, at in queue_walk(r, r.first) do
+        if left == 0 then
+            break
+        end
+        if bit.band(flags, GRANTED) ~= 0 then
+            left = left - 1
+            local arrival, fence = unpack_at('<dd', raw, at + TICKET_ARRIVAL)
+            sum = math.fmod(sum + math.fmod(fence, 4294967296), 4294967296)
+            if arrival > after and #rows < PAGE_MAX and bytes < PAGE_BYTES then
+                local words = unpack_at('<I2', raw, at + TICKET_WORDS)
+                local row = sub(raw, at,
+                    at + TICKET + min(words, r.width - TICKET) - 1)
+                rows[#rows + 1], bytes = row, bytes + #row
+            elseif arrival > after then
+                kind = PAGE
+            end
+        end
+    end
+    members_publish(r, broker, kind, #rows, table.concat(rows),
+        r.granted - left, sum, after)
+end
+
 -- Nobody's ticket: what is due, and who wants to hear of it.
-local function look_after(key, raw, flags, lease, seen)
+local function look_after(key, raw, flags, lease, seen, after)
     local watch = bit.band(flags, WATCH) ~= 0
     local r
     if raw ~= '' then
@@ -167,9 +203,13 @@ local function look_after(key, raw, flags, lease, seen)
     if watch then
         r.watch = max(r.watch, now + lease)
         r.flags = bit.bor(r.flags, WATCHED,
-            bit.band(flags, WAITERS) ~= 0 and WANTED or 0)
+            bit.band(flags, WAITERS) ~= 0 and WANTED or 0,
+            bit.band(flags, HOLDERS) ~= 0 and SINGLY or 0)
     end
     pass_on(r, seen, OK)
+    if bit.band(flags, HOLDERS) ~= 0 and settled then
+        members_show(r, after)
+    end
 end
 
 -- The answer to a claim of a hold that old data may have brought back, though
@@ -257,6 +297,7 @@ local function hold_speaks(r, t, ask)
         words_anew(r, t, ask.words ~= NO_WORDS and ask.words or '')
         ticket_store(r, t)
         r.news = true
+        member_tell(r, CHANGES, t, r.granted)
     end
     if claims then
         ticket_hold(t)
@@ -271,6 +312,9 @@ local function hold_speaks(r, t, ask)
         ticket_store(r, t)
     end
     ask.fewer = gives_back(r, t, ask.keeps)
+    if ask.fewer then
+        member_tell(r, CHANGES, t, r.granted)
+    end
     if ask.shares and (claims or ask.moves or t.mode ~= SHARED) then
         -- A quorum's waiters stand in no record.
         r.news = r.news or number > 0
@@ -325,7 +369,7 @@ local function renew(key, arg, read, words)
         return result(wrong)
     end
     if bit.band(flags, LOOK) ~= 0 then
-        return look_after(key, raw, flags, lease, seen)
+        return look_after(key, raw, flags, lease, seen, arrival)
     end
     if not known then
         return result(CHANGED)

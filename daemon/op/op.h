@@ -63,6 +63,7 @@ struct op_ticket {
     char broker[9];
     uint64_t request; /* that of the operation, at that broker */
     uint64_t fence;
+    uint64_t arrival;
     uint64_t ttl_ms;   /* that remain; of the lease, or of the waiter's life */
     uint64_t lease_ms; /* that remain of lease=; in full: it has not begun */
     uint64_t age_ms;   /* since grant or arrival */
@@ -70,6 +71,27 @@ struct op_ticket {
     struct text owner; /* refs, valid during the completion */
     struct text client;
     struct text note;
+};
+
+enum members_kind {
+    MEMBERS_JOINED,
+    MEMBERS_CHANGED, /* its permits, its note, or it is detached */
+    MEMBERS_LEFT,
+    MEMBERS_PAGE, /* the holders that arrived later than `after`, in part */
+    MEMBERS_LAST, /* and the last of them */
+    MEMBERS_KINDS
+};
+
+/* A message of a script about holders of a watched lock. */
+struct op_members {
+    enum members_kind kind;
+    struct text key;  /* ref: the record's */
+    uint32_t count;   /* of holders from now on */
+    uint32_t sum;     /* PAGE, LAST: of their fences, modulo 2^32 */
+    uint32_t history; /* of the node */
+    uint64_t after;   /* PAGE, LAST */
+    const struct op_ticket *tickets; /* ref; of the others, just one */
+    uint32_t ticket_count;
 };
 
 struct op_result {
@@ -80,14 +102,15 @@ struct op_result {
     bool more;      /* so many were granted that some are left: ask again */
     bool
         unsettled; /* OP_WAITING: for this broker to be settled with the node */
-    uint32_t place;
+    uint32_t place; /* OP_INSPECT: waiters that arrived before */
     uint64_t arrival;
     uint64_t fence;
     uint32_t ttl_ms;   /* that remained when Redis answered; OP_INSPECT: until
                         * this broker is settled with the node */
     uint32_t again_ms; /* OP_WAITING, OP_BUSY: when to look again; OP_INSPECT:
                         * not 0 where ends of leases are not to be trusted */
-    uint32_t ahead;    /* place in the queue, from 1; OP_BREAK: how many */
+    uint32_t ahead;    /* place in the queue, from 1; OP_BREAK: how many;
+                        * OP_INSPECT: not 0 where more tickets follow */
     uint32_t hold_ms;  /* of a hold: until the end of its lease=; 0: none */
     uint32_t holders;  /* OP_INSPECT */
     uint32_t waiters;
@@ -134,6 +157,8 @@ struct op {
     bool unclean;  /* OP_RELEASE: lock-delay begins */
     bool watch;    /* OP_LOOK: changes are to be told for a lease */
     bool waits;    /* with `watch`: so are the first wait and the last's end */
+    bool members;  /* with `watch`: so is each holder. Those that arrived later
+                    * than `after` are told now. */
     bool notes;    /* OP_RENEW: the hold has these words from now on */
     bool sets_end; /* OP_RENEW: a client's own, whose end may be nearer */
     bool holds;    /* OP_RENEW with `moves`: of what this broker holds */
@@ -162,6 +187,7 @@ struct op {
      * earlier question may have got; WHEEL_NEVER: of no such hold. */
     uint64_t over_us;
     uint32_t limit;         /* OP_INSPECT: tickets at most */
+    uint64_t after;         /* OP_INSPECT, `members`: their arrival is later */
     struct op_audit *audit; /* ref; OP_AUDIT */
     /* refs: owner, client, note; of PUBLISH others. OP_RENEW has them for the
      * nodes of a quorum, at which it may put the ticket. */

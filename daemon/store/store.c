@@ -324,6 +324,14 @@ store_take_news(struct store *store, struct text *news)
 }
 
 bool
+store_read_members(
+    struct store *store, struct text news, struct op_members *out)
+{
+    return news.len > 0 && news.at[0] == 'P' &&
+           record_read_members(news, out, store->tickets, TICKETS_SHOWN);
+}
+
+bool
 store_take_unheard(struct store *store)
 {
     bool unheard = store->unheard;

@@ -30,6 +30,8 @@
 #include "daemon/op/kind.h"
 #include "daemon/op/resp.h"
 
+struct op_members;
+
 #define STORE_NODES_MAX  128
 #define STORE_HOST_MAX   256
 #define STORE_QUORUM_MAX 15
@@ -133,6 +135,11 @@ bool store_take_hint(struct store *store, struct store_hint *hint);
 /* The next message of a script or another broker for the core; valid until the
  * next reply. False: no more. */
 bool store_take_news(struct store *store, struct text *news);
+
+/* Reads news about holders of a lock, which are valid until the next call.
+ * False: they are news of another kind. */
+bool store_read_members(
+    struct store *store, struct text news, struct op_members *out);
 
 /* Whether announcements may have been missed since it was last asked. */
 bool store_take_unheard(struct store *store);

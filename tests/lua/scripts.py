@@ -21,18 +21,21 @@ TIMED = ("acquire", "release", "renew")  # those with short cuts
  MOVED_ON, CHANGED, MISSING, GRACE) = range(14)
 LIVING, GRANTED, CLAIMED, SUSPENDED, BROKEN = 1, 2, 4, 8, 16
 WAITS, HELD = LIVING, LIVING + GRANTED + CLAIMED
-SHARED_NOW, WATCHED, BEREFT, KEPT, WANTED = 1, 2, 4, 8, 16  # of the head
+SHARED_NOW, WATCHED, BEREFT, KEPT, WANTED, SINGLY = (  # of the head
+    1, 2, 4, 8, 16, 32)
+JOINED, ALTERED, LEFT, PAGE, LAST = range(5)  # a message about holders
 EXCLUSIVE, SHARED, DETACHED = 0, 1, 2
 OLD_HOLD, OLD_WAIT, LATE_HOLD = 1, 2, 4  # what an audit sees
 (RIGHT, WRONG_TYPE, WRONG_NAME, WRONG_VERSION, WRONG_RECORD, WRONG_COUNTS,
  WRONG_EXPIRY, WRONG_FENCE) = range(8)
 
-HEADER, IDENTITY, ACQUIRE, STOOD, RELEASE, RENEW, BREAK, AUDIT, AUDITED, \
-    SUSPECT, REPLY, RESULT, ABOUT, KIND, GRANT, HEAD, TICKET = (
+HEADER, IDENTITY, ACQUIRE, STOOD, RELEASE, RENEW, INSPECT, BREAK, AUDIT, \
+    AUDITED, MEMBERS, SUSPECT, REPLY, RESULT, ABOUT, KIND, GRANT, HEAD, \
+    TICKET = (
         RECORDS[name].struct for name in (
             "HEADER", "IDENTITY", "ACQUIRE", "STOOD_AT", "RELEASE", "RENEW",
-            "BREAK", "AUDIT", "AUDITED", "SUSPECT", "REPLY", "RESULT", "ABOUT",
-            "KIND", "GRANT", "HEAD", "TICKET"))
+            "INSPECT", "BREAK", "AUDIT", "AUDITED", "MEMBERS", "SUSPECT",
+            "REPLY", "RESULT", "ABOUT", "KIND", "GRANT", "HEAD", "TICKET"))
 HEAD_BYTES, TICKET_BYTES = HEAD.size, TICKET.size
 HEAD_FIELDS = [field.lower() for field in RECORDS["HEAD"].at]
 
@@ -156,14 +159,14 @@ def release(ticket, place=0, arrival=0, fence=0, seen=0, unclean=False,
 def renew(ticket, look=False, sets_end=False, moves=False, tell=False,
           shares=False, watch=False, raises=False, agreed=False, holds=False,
           overdue=False, watch_waiters=False, detaches=False, by_fence=False,
-          place=0, arrival=0, fence=0, lease=LEASE, hold=0, latest=FOREVER,
-          seen=0, words=None, keeps=0):
+          watch_members=False, place=0, arrival=0, fence=0, lease=LEASE,
+          hold=0, latest=FOREVER, seen=0, words=None, keeps=0):
     behind = b"" if words is None else b"".join(
         bytes([len(word)]) + word for word in words)
     return ticket.pack() + RENEW.pack(place, arrival, fence, bits(
         look, sets_end, moves, tell, shares, watch, raises, agreed, holds,
-        overdue, watch_waiters, detaches, by_fence, words is not None), lease,
-        hold, keeps, latest, seen) + behind
+        overdue, watch_waiters, detaches, by_fence, words is not None,
+        watch_members), lease, hold, keeps, latest, seen) + behind
 
 
 def break_(fence=0):
@@ -263,6 +266,30 @@ class Ticket:
             self.broker, self.since, self.delay, self.shown)
 
 
+class Members:
+    """A message about holders."""
+
+    def __init__(self, data):
+        (_, self.kind, key, count, self.count, self.sum, self.history,
+         self.after) = MEMBERS.unpack_from(data)
+        at = MEMBERS.size + key
+        self.key = data[MEMBERS.size:at].decode()
+        self.tickets = []
+        for _ in range(count):
+            ticket = Ticket(0, *TICKET.unpack_from(data, at))
+            at += TICKET.size + ticket.words_bytes
+            ticket.words = data[at - ticket.words_bytes:at]
+            self.tickets.append(ticket)
+        if at != len(data):
+            raise AssertionError(f"{len(data) - at} bytes too many")
+
+
+def told_of(ticket):
+    """The part of a ticket that such a message tells."""
+    return (ticket.session, ticket.owner, ticket.permits, ticket.detached,
+            ticket.words)
+
+
 def ticket_at(data, place, width):
     at = HEAD_BYTES + place * width
     ticket = Ticket(place, *TICKET.unpack_from(data, at))
@@ -315,9 +342,10 @@ class Record:
             ("front", self.front <= self.stored
              and all(each.granted for each in living
                      if each.place < self.front)),
-            ("flags", self.flags & ~(SHARED_NOW | BEREFT | KEPT | WANTED)
+            ("flags", self.flags & ~(SHARED_NOW | BEREFT | KEPT | WANTED |
+                                     SINGLY)
              == (WATCHED if self.watch else 0)),
-            ("wanted", self.watch or not self.flags & WANTED),
+            ("wanted", self.watch or not self.flags & (WANTED | SINGLY)),
             ("shares", not granted or self.limit
              or granted[0].shares == (self.flags & SHARED_NOW)),
             ("order", arrivals == sorted(set(arrivals))),
@@ -436,10 +464,10 @@ class Broker:
     def break_(self, key=KEY, fence=0):
         return self.call("break", (key, break_(fence)))[0]
 
-    def inspect(self, key=KEY, limit=512):
+    def inspect(self, key=KEY, limit=512, after=0):
         """(result, head bytes, tickets) as the inspect script shows them."""
         data = self.connection.command(*self.encode(
-            "inspect", (key, struct.pack("<I", limit))))
+            "inspect", (key, INSPECT.pack(limit, after))))
         reply = self.take(Reply(data, 1, inspect=True))
         result, rest = reply.results[0], reply.rest
         if not rest:

@@ -218,7 +218,7 @@ SRIG_TEST(kinds_and_lengths, srig_single())
     (void)store_take_unheard(rig->store);
     for (int kind = 0; kind < 256; kind++) {
         bool hints = kind == 'G' || kind == 'B';
-        bool passes = kind != 0 && strchr("WDVKMQAT", kind) != NULL;
+        bool passes = kind != 0 && strchr("WDVKMQATP", kind) != NULL;
         for (size_t len = 0; len <= sizeof(bytes); len++) {
             memset(bytes, 0x11, sizeof(bytes));
             bytes[0] = (char)kind;
@@ -236,6 +236,73 @@ SRIG_TEST(kinds_and_lengths, srig_single())
         }
     }
     ck_assert(!store_take_unheard(rig->store));
+}
+
+static void
+put_number(char *at, uint64_t value, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        at[i] = (char)(value >> 8 * i);
+}
+
+static void
+put_double(char *at, double value)
+{
+    memcpy(at, &value, sizeof(value));
+}
+
+/* A message about one holder is read as a whole, or not at all. */
+SRIG_TEST(members, srig_single())
+{
+    char bytes[BYTES_MEMBERS + 3 + BYTES_TICKET + 4] = "P";
+    char *ticket = bytes + BYTES_MEMBERS + 3;
+    struct op_members told;
+
+    put_number(bytes + AT_MEMBERS_KIND, MEMBERS_LEFT, 1);
+    put_number(bytes + AT_MEMBERS_KEY, 3, 2);
+    put_number(bytes + AT_MEMBERS_TICKETS, 1, 4);
+    put_number(bytes + AT_MEMBERS_COUNT, 7, 4);
+    put_number(bytes + AT_MEMBERS_SUM, 8, 4);
+    put_number(bytes + AT_MEMBERS_HISTORY, 9, 4);
+    put_double(bytes + AT_MEMBERS_AFTER, 5);
+    memcpy(bytes + BYTES_MEMBERS, "key", 3);
+    put_number(ticket + AT_TICKET_WORDS, 4, 2);
+    put_double(ticket + AT_TICKET_ARRIVAL, 6);
+    put_double(ticket + AT_TICKET_FENCE, 10);
+    memcpy(ticket + BYTES_TICKET, "\0\0\1n", 4);
+    for (size_t len = 0; len < sizeof(bytes); len++)
+        ck_assert(
+            !store_read_members(rig->store, text_make(bytes, len), &told));
+    struct text whole = text_make(bytes, sizeof(bytes));
+    ck_assert(store_read_members(rig->store, whole, &told));
+    ck_assert_int_eq(told.kind, MEMBERS_LEFT);
+    ck_assert(text_equal(told.key, TEXT("key")));
+    ck_assert_uint_eq(told.count, 7);
+    ck_assert_uint_eq(told.sum, 8);
+    ck_assert_uint_eq(told.history, 9);
+    ck_assert_uint_eq(told.after, 5);
+    ck_assert_uint_eq(told.ticket_count, 1);
+    ck_assert_uint_eq(told.tickets[0].arrival, 6);
+    ck_assert_uint_eq(told.tickets[0].fence, 10);
+    ck_assert(text_equal(told.tickets[0].note, TEXT("n")));
+
+    static const struct {
+        size_t at;
+        size_t bytes;
+        uint64_t value;
+    } wrong[] = {{0, 1, 'W'}, {AT_MEMBERS_KIND, 1, MEMBERS_KINDS},
+        {AT_MEMBERS_TICKETS, 4, 0}, {AT_MEMBERS_TICKETS, 4, UINT32_MAX},
+        {AT_MEMBERS_KEY, 2, UINT16_MAX},
+        {BYTES_MEMBERS + 3 + AT_TICKET_ARRIVAL, 8, 0},
+        {BYTES_MEMBERS + 3 + AT_TICKET_WORDS, 2, 5}};
+
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        char other[sizeof(bytes)];
+        memcpy(other, bytes, sizeof(other));
+        put_number(other + wrong[i].at, wrong[i].value, wrong[i].bytes);
+        ck_assert(!store_read_members(
+            rig->store, text_make(other, sizeof(other)), &told));
+    }
 }
 
 /* A fence is a number that is exact in a double, or none. */
@@ -313,6 +380,7 @@ store_break_suite(void)
     tcase_add_loop_test(tests, outcome_lost, 0, 2);
     tcase_add_test(tests, never_run);
     tcase_add_test(tests, kinds_and_lengths);
+    tcase_add_test(tests, members);
     tcase_add_test(tests, fences);
     tcase_add_test(tests, no_messages);
     suite_add_tcase(suite, tests);

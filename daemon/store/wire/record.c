@@ -36,6 +36,7 @@
 #define RENEW_DETACHES   2048
 #define RENEW_BY_FENCE   4096
 #define RENEW_WORDS      8192
+#define RENEW_HOLDERS    16384
 
 #define RESULT_HANDED    1
 #define RESULT_MORE      2
@@ -276,7 +277,7 @@ put_renew(char *at, const struct op *op, uint64_t now_us, uint64_t latest_ms)
 {
     at = put_identity(at, op);
     PUT_UINT(at, RENEW, PLACE, op->place);
-    PUT_DOUBLE(at, RENEW, ARRIVAL, op->arrival);
+    PUT_DOUBLE(at, RENEW, ARRIVAL, op->members ? op->after : op->arrival);
     PUT_DOUBLE(at, RENEW, FENCE, op->fence);
     PUT_UINT(at, RENEW, FLAGS,
         (op->kind == OP_LOOK ? RENEW_LOOK : 0) |
@@ -287,6 +288,7 @@ put_renew(char *at, const struct op *op, uint64_t now_us, uint64_t latest_ms)
             (op->moves && op->holds ? RENEW_HOLDS : 0) |
             (op->kind == OP_RENEW && op->overdue ? RENEW_OVERDUE : 0) |
             (op->waits ? RENEW_WAITERS : 0) |
+            (op->members ? RENEW_HOLDERS : 0) |
             (op->detaches ? RENEW_DETACHES : 0) |
             (op->by_fence ? RENEW_BY_FENCE : 0) |
             (op->notes ? RENEW_WORDS : 0));
@@ -327,6 +329,7 @@ record_write_op(
         break;
     case SCRIPT_INSPECT:
         PUT_UINT(at, INSPECT, LIMIT, op->limit);
+        PUT_DOUBLE(at, INSPECT, AFTER, op->after);
         at += BYTES_INSPECT;
         break;
     case SCRIPT_BREAK:
@@ -602,6 +605,7 @@ read_ticket(
         sizeof(ticket->owner_hash));
     ticket->request = UINT(whose, IDENTITY, REQUEST);
     ticket->fence = DOUBLE(at, TICKET, FENCE);
+    ticket->arrival = DOUBLE(at, TICKET, ARRIVAL);
     ticket->ttl_ms = ends > time_ms ? ends - time_ms : 0;
     read_lease(at, time_ms, ticket);
     ticket->since_us = since;
@@ -666,6 +670,38 @@ record_read_tickets(struct record_reader *reader, struct op *op,
             *counted -= *counted > 0;
         else
             result->ticket_count++;
+    }
+    return true;
+}
+
+bool
+record_read_members(struct text message, struct op_members *out,
+    struct op_ticket *tickets, uint32_t room)
+{
+    struct record_reader reader = {message.at, message.at + message.len};
+    const char *at = take(&reader, BYTES_MEMBERS);
+
+    if (at == NULL || UINT(at, MEMBERS, KIND) >= MEMBERS_KINDS)
+        return false;
+    out->kind = (enum members_kind)UINT(at, MEMBERS, KIND);
+    out->count = (uint32_t)UINT(at, MEMBERS, COUNT);
+    out->sum = (uint32_t)UINT(at, MEMBERS, SUM);
+    out->history = (uint32_t)UINT(at, MEMBERS, HISTORY);
+    out->after = DOUBLE(at, MEMBERS, AFTER);
+    out->ticket_count = (uint32_t)UINT(at, MEMBERS, TICKETS);
+    out->tickets = tickets;
+    size_t len = UINT(at, MEMBERS, KEY);
+    out->key = text_make(take(&reader, len), len);
+    if (out->key.at == NULL || out->ticket_count > room ||
+        (out->kind < MEMBERS_PAGE && out->ticket_count != 1))
+        return false;
+    for (uint32_t i = 0; i < out->ticket_count; i++) {
+        at = take(&reader, BYTES_TICKET);
+        size_t words = at != NULL ? UINT(at, TICKET, WORDS) : 0;
+        if (at == NULL || take(&reader, words) == NULL ||
+            !read_ticket(at, BYTES_TICKET + words, 0, &tickets[i]) ||
+            tickets[i].arrival == 0)
+            return false;
     }
     return true;
 }

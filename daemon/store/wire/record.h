@@ -125,6 +125,11 @@ bool record_read_result(struct record_reader *reader, struct op *op,
 bool record_read_tickets(struct record_reader *reader, struct op *op,
     uint64_t time_us, struct op_ticket *tickets, uint32_t room);
 
+/* Reads a message about holders; its words refer to `message`. False: it makes
+ * no sense. */
+bool record_read_members(struct text message, struct op_members *out,
+    struct op_ticket *tickets, uint32_t room);
+
 /* Likewise what audit.lua adds. */
 bool record_read_suspects(struct record_reader *reader, struct op_audit *audit,
     struct op_suspect *suspects, uint32_t room);
