@@ -554,6 +554,17 @@ class Words(ScriptCase):
         self.assertEqual([ticket.flags for ticket in tickets],
                          [HELD] + [WAITS] * 3)
 
+    def test_inspect_goes_on_after_an_arrival(self):
+        self.queue(9)
+        self.one.release(who(2))
+        for after, numbers, passed, more in (
+                (0, (0, 1, 3), 0, 1), (4, (4, 5, 6), 2, 1),
+                (7, (7, 8, 9), 5, 0), (10, (), 8, 0)):
+            result, _, tickets = self.two.inspect(limit=3, after=after)
+            self.says(result, OK, place=passed, ahead=more)
+            self.assertEqual([ticket.who for ticket in tickets],
+                             list(map(who, numbers)))
+
     def test_inspect_leaves_the_dead_out(self):
         """In front, where they look alive, and in the middle."""
         self.queue(4)

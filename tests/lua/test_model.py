@@ -49,6 +49,7 @@ class Call:
     shares: bool = False
     watch: bool = False
     watch_waiters: bool = False
+    watch_members: bool = False
     unclean: bool = False
     detaches: bool = False
     by_fence: bool = False
@@ -75,13 +76,16 @@ class Call:
         "release": ("place", "arrival", "fence", "seen", "unclean", "moves",
                     "by_fence"),
         "renew": ("look", "sets_end", "moves", "tell", "shares", "watch",
-                  "watch_waiters", "detaches", "by_fence", "place", "arrival",
-                  "fence", "lease", "hold", "latest", "seen", "keeps"),
+                  "watch_waiters", "watch_members", "detaches", "by_fence",
+                  "place", "arrival", "fence", "lease", "hold", "latest",
+                  "seen", "keeps"),
         "break": ("fence",)}
 
     def argument(self):
         values = {field: getattr(self, field)
                   for field in self.FIELDS[self.name]}
+        if self.watch_members:
+            values["arrival"] = 0
         if self.name == "break":
             return scripts.break_(**values)
         return scripts.MAKERS[self.name](self.who, **values)
@@ -103,6 +107,7 @@ class Client:
         self.highest = 0  # fence granted so far
         self.stored = 0  # tickets in the record, living or dead
         self.last = None  # the last call
+        self.members = None  # what a watcher of members knows, by fence
 
     def who(self, number, generation):
         """Two owners a session; each broker has its own word for a request."""
@@ -194,6 +199,7 @@ class Client:
             call.who, call.by_fence, call.moves = NOBODY, True, False
             call.fence, call.arrival = standing.fence, 0
             call.look = call.watch = call.watch_waiters = call.shares = False
+            call.watch_members = False
 
     @staticmethod
     def number_of(standing):
@@ -208,6 +214,7 @@ class Client:
             call.look = True
             call.watch = chance.random() < 0.3
             call.watch_waiters = call.watch and chance.random() < 0.5
+            call.watch_members = call.watch and chance.random() < 0.5
             call.who = NOBODY
         elif chance.random() < 0.1:
             call.sets_end = True
@@ -297,6 +304,7 @@ class Model(ScriptCase):
             commands.append(("GET", client.key))
             calls.append((client, call, self.now_us))
         replies = self.connection.pipeline(commands)
+        self.hear()
         for (client, call, now_us), reply, data in zip(
                 calls, replies[::2], replies[1::2]):
             if isinstance(reply, Exception):
@@ -304,6 +312,43 @@ class Model(ScriptCase):
             kinds = range(scripts.takes_over(call.name, call.argument()))
             yield client, call, now_us, \
                 scripts.Reply(reply, 1, kinds=kinds).results[0], data
+
+    def hear(self):
+        """Takes all that was published."""
+        self.connection.command("PUBLISH", scripts.CHANNEL + b"watch", "end")
+        while (message := self.listener.message())[1] != b"end":
+            if message[1].startswith(b"P"):
+                told = scripts.Members(message[1])
+                self.members_told.setdefault(told.key, []).append(told)
+            else:
+                self.messages.append(message)
+
+    def compare_members(self, client, data):
+        """Each change was told, in order."""
+        for told in self.members_told.pop(client.key, []):
+            tickets = {each.fence: scripts.told_of(each)
+                       for each in told.tickets}
+            (fence, what), *others = [*tickets.items()] or [(0, None)]
+            if told.kind == scripts.LAST:
+                client.members = tickets
+            elif client.members is None:
+                continue
+            elif told.kind == scripts.LEFT:
+                del client.members[fence]
+            else:
+                self.assertEqual(fence in client.members,
+                                 told.kind == scripts.ALTERED)
+                client.members[fence] = what
+            self.members[told.kind] += 1
+            self.assertEqual(len(client.members), told.count)
+            self.assertTrue(not others or told.kind == scripts.LAST)
+        record = data and Record(data)
+        if not record or not record.flags & scripts.SINGLY:
+            client.members = None
+        if client.members is not None:
+            self.assertEqual(client.members, {
+                each.fence: scripts.told_of(each) for each in record.living
+                if each.granted})
 
     def compare(self, client, call, now_us, result, data):
         lock = client.lock
@@ -316,6 +361,7 @@ class Model(ScriptCase):
         leases.add(lock.longest)
         self.says(result, outcome.status)
         self.compare_record(client, data, leases)
+        self.compare_members(client, data)
         self.compare_ticket(client, call, result, outcome)
         self.assertEqual(
             [grant[:4] for grant in result.grants],
@@ -342,7 +388,7 @@ class Model(ScriptCase):
                 expected = (scripts.CHANNEL + ticket.broker, kind.encode()
                             + ticket.who.request
                             + struct.pack("<d", ticket.fence))
-            self.assertEqual(self.listener.message(), expected)
+            self.assertEqual(self.messages.popleft(), expected)
 
     def compare_ticket(self, client, call, result, outcome):
         ticket, lock = outcome.ticket, client.lock
@@ -465,6 +511,8 @@ class Model(ScriptCase):
         self.grants = self.squeezed = self.mores = self.cuts = 0
         self.together = steps = suspended = barred = 0
         self.published = {}
+        self.messages, self.members_told = collections.deque(), {}
+        self.members = [0] * 5
         while steps < STEPS:
             self.pass_time(chance)
             if chance.random() < 0.001:
@@ -482,13 +530,13 @@ class Model(ScriptCase):
                                  + scripts.SUSPENDED for each in lock.tickets)
                 barred += lock.barred
                 steps += 1
-        self.connection.command("PUBLISH", scripts.CHANNEL + b"watch", "end")
-        self.assertEqual(self.listener.message()[1], b"end")  # told no more
+        self.assertFalse(self.messages)  # told no more
         print(f"{steps} operations, {self.grants} grants, up to "
               f"{self.together} together, {self.mores} times more, "
               f"{self.squeezed} times squeezed, {suspended} times somebody "
               f"was suspended, {barred} times kept out, {self.cuts} leases "
-              f"cut; published: {self.published}; by status: {statuses}")
+              f"cut; published: {self.published}; members told: "
+              f"{self.members}; by status: {statuses}")
         self.assertGreater(self.grants, steps // 20)
         moved = sum((client.lock.seen for client in clients),
                     collections.Counter())
@@ -497,7 +545,8 @@ class Model(ScriptCase):
                      "room", "detached", "prolonged", "ended"):
             self.assertGreater(moved[what], 0, what)
         for count in (self.squeezed, suspended, barred, self.mores,
-                      self.cuts, self.together - 5,
+                      self.cuts, self.together - 5, *self.members[:3],
+                      self.members[scripts.LAST],
                       *(self.published.get(kind, 0) for kind in "GWBM")):
             self.assertGreater(count, 0)
         for status, count in enumerate(statuses):

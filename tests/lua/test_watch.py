@@ -1,11 +1,15 @@
 """A watcher is told of each change of the lock, and of no other."""
 
+import dataclasses
+
 import scripts
 from script_case import KEY, ClockCase
-from scripts import BUSY, GONE, LEASE, OK, SHARED, WATCHED, who
+from scripts import (ALTERED, BUSY, GONE, JOINED, LAST, LEASE, LEFT, OK, PAGE,
+                     SHARED, WATCHED, who)
 
 OTHER = "holdfast:{other}"
 LATER = 4 * LEASE
+PAGE_MAX = 500
 
 
 class Watch(ClockCase):
@@ -316,3 +320,79 @@ class Watch(ClockCase):
         self.pass_time(45000)
         self.one.look(watch=True)
         self.assertGreater(self.connection.command("PTTL", KEY), 50000)
+
+
+class Members(ClockCase):
+    """A watcher of members is told who joins and leaves, in order."""
+
+    def setUp(self):
+        super().setUp()
+        self.listened = self.listen(b"watch", self.three.broker)
+
+    def watch(self, after=0):
+        self.says(self.three.look(watch=True, watch_members=True, lease=LATER,
+                                  arrival=after), OK)
+
+    def told(self):
+        """(kind, tickets, holders) of each message."""
+        messages = [scripts.Members(payload) for _, payload in self.listened()
+                    if payload.startswith(b"P")]
+        return [(told.kind, [each.who for each in told.tickets], told.count)
+                for told in messages]
+
+    def test_who_is_there_and_who_comes_and_goes(self):
+        self.hold(who(0), mode=SHARED)
+        self.watch()
+        self.assertEqual(self.told(), [(LAST, [who(0)], 1)])
+        self.hold(who(1), mode=SHARED)
+        self.one.release(who(0))
+        self.one.release(who(1))
+        self.assertEqual(self.told(), [(JOINED, [who(1)], 2),
+                                       (LEFT, [who(0)], 1),
+                                       (LEFT, [who(1)], 0)])
+
+    def test_pages(self):
+        for number in range(PAGE_MAX + 2):
+            self.hold(who(number), mode=SHARED)
+        self.watch()
+        ((kind, first, count),) = self.told()
+        self.assertEqual((kind, len(first), count),
+                         (PAGE, PAGE_MAX, PAGE_MAX + 2))
+        self.watch(after=PAGE_MAX)
+        self.assertEqual(self.told(), [
+            (LAST, [who(PAGE_MAX), who(PAGE_MAX + 1)], PAGE_MAX + 2)])
+        self.watch(after=2 ** 53)
+        self.assertEqual(self.told(), [(LAST, [], PAGE_MAX + 2)])
+
+    def test_words_bound_a_page(self):
+        words = (b"o" * 64, b"c" * 64, b"n" * 128)
+        for number in range(PAGE_MAX):
+            self.hold(who(number), mode=SHARED, words=words)
+        self.watch()
+        ((kind, first, _),) = self.told()
+        self.assertEqual(kind, PAGE)
+        self.assertLess(len(first), 200)
+
+    def test_changes_of_a_hold(self):
+        fence = self.hold(who(0), limit=3, permits=3).fence
+        self.watch()
+        self.one.renew(who(0), fence=fence, words=(b"", b"", b"n"))
+        self.one.renew(who(0), fence=fence, keeps=1)
+        self.one.renew(who(0), fence=fence, detaches=True, hold=9000)
+        self.one.renew(who(0), fence=fence, detaches=True, hold=9000)
+        self.assertEqual(self.told()[1:], 3 * [(ALTERED, [who(0)], 1)])
+
+    def test_a_hold_that_a_lock_takes_over_has_another_fence(self):
+        held = self.hold(who(0))
+        self.watch()
+        later = dataclasses.replace(who(0), generation=2)
+        self.says(self.two.acquire(later, moves=True), OK)
+        self.assertEqual(self.told()[1:], [(LEFT, [later], 0),
+                                           (JOINED, [later], 1)])
+        self.assertGreater(self.record().holder.fence, held.fence)
+
+    def test_no_list_before_the_broker_is_settled(self):
+        self.hold(who(0))
+        self.three.settles_in = 1000
+        self.watch()
+        self.assertEqual(self.told(), [])
