@@ -94,6 +94,14 @@ request_has(const struct request_line *request, enum request_key key)
     return (request->keys >> key & 1u) != 0;
 }
 
+/* The value of a NUMBER, FLAG or DURATION; `otherwise` if it is not given. */
+static inline uint64_t
+request_value(const struct request_line *request, enum request_key key,
+    uint64_t otherwise)
+{
+    return request_has(request, key) ? request->value[key] : otherwise;
+}
+
 /* Whether the request has detached=1. */
 static inline bool
 line_is_detached(const struct request_line *request)

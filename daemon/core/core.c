@@ -10,6 +10,7 @@
 #include "daemon/core/feature/audit.h"
 #include "daemon/core/feature/deadlock.h"
 #include "daemon/core/feature/listing.h"
+#include "daemon/core/feature/members.h"
 #include "daemon/core/feature/message.h"
 #include "daemon/core/feature/releases.h"
 #include "daemon/core/feature/watch.h"
@@ -251,6 +252,8 @@ core_looked(struct core *core, struct op *op)
     enum op_status status = op->result.status;
 
     require(lock != NULL);
+    if (op->members)
+        members_looked(core, lock);
     if (op->watch)
         watch_looked(core, lock, status);
     if (status == OP_UNSENT || status == OP_UNKNOWN)
@@ -545,6 +548,9 @@ core_step(struct core *core, uint64_t now_us, struct core_event *event,
         break;
     case CORE_NEWS:
         core_news(core, event->news);
+        break;
+    case CORE_MEMBERS:
+        members_told(core, event->members);
         break;
     case CORE_UNHEARD:
         watch_unheard(core);

@@ -37,6 +37,7 @@ enum core_event_kind {
     CORE_HINT,     /* another broker granted a ticket of ours */
     CORE_BROKEN,   /* a hold of ours was taken away */
     CORE_NEWS,     /* a script or another broker has published something */
+    CORE_MEMBERS,  /* a script has told of holders of a lock */
     CORE_UNHEARD,  /* hints may have been missed */
     CORE_CHANGED,  /* Redis may have lost what we believe in */
     CORE_TIME,     /* time has passed; `more` is set where there is more due */
@@ -78,8 +79,9 @@ struct core_event {
             uint64_t fence;
         } hint; /* HINT, BROKEN */
 
-        struct text news; /* NEWS: what was published */
-        bool more;        /* TIME (out) */
+        struct text news;                 /* NEWS: what was published */
+        const struct op_members *members; /* MEMBERS */
+        bool more;                        /* TIME (out) */
     };
 };
 

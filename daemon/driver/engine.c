@@ -4,6 +4,7 @@
 #include "daemon/driver/engine.h"
 
 #include "daemon/base/assert.h"
+#include "daemon/op/op.h"
 #include "proto/request.h"
 
 /* Steps that may gather effects before these are carried out. */
@@ -145,6 +146,7 @@ engine_drain_store(struct engine *engine)
 {
     struct core_event event;
     struct store_hint hint;
+    struct op_members members;
     struct op *op;
 
     while ((op = store_take_done(engine->store)) != NULL) {
@@ -158,9 +160,14 @@ engine_drain_store(struct engine *engine)
         event.hint.fence = hint.fence;
         engine_step(engine, &event);
     }
-    event.kind = CORE_NEWS;
-    while (store_take_news(engine->store, &event.news))
+    while (store_take_news(engine->store, &event.news)) {
+        event.kind = CORE_NEWS;
+        if (store_read_members(engine->store, event.news, &members)) {
+            event.kind = CORE_MEMBERS;
+            event.members = &members;
+        }
         engine_step(engine, &event);
+    }
     event.kind = CORE_UNHEARD;
     if (store_take_unheard(engine->store))
         engine_step(engine, &event);

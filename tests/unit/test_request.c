@@ -526,7 +526,8 @@ START_TEST(test_numbers)
                 "not a decimal number");
     }
     expect_bad("1 SHOW a limit=4294967296", "1", ERROR_BADREQ, "limit= must");
-    expect_bad("1 LOCKS cursor=4294967296", "1", ERROR_BADREQ, "cursor= must");
+    expect_bad(
+        "1 LOCKS cursor=9007199254740992", "1", ERROR_BADREQ, "cursor= must");
     expect_bad("1 LOCK a limit=1 permits=0", "1", ERROR_BADREQ,
         "permits= must be a decimal number from 1 to 4294967295");
     expect_bad(

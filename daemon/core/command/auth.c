@@ -243,7 +243,7 @@ session_recheck(struct core *core, struct session *session)
         struct text name = lock_name(watch->lock);
         if (watch->kind == WATCH_WAITERS || auth_sees(core, session, name))
             continue;
-        if (watch->kind == WATCH_HOLDERS)
+        if (watch->kind != WATCH_AWAIT)
             watch_end(core, session, name);
         else
             await_end(core, watch, ERROR_DENIED);

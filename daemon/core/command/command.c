@@ -34,13 +34,6 @@ request_word(const struct request_line *line, enum request_key key)
     return request_has(line, key) ? line->word[key] : TEXT("");
 }
 
-static uint64_t
-request_value(
-    const struct request_line *line, enum request_key key, uint64_t otherwise)
-{
-    return request_has(line, key) ? line->value[key] : otherwise;
-}
-
 static void
 request_set_note(struct request *request, const struct request_line *line)
 {
@@ -494,6 +487,7 @@ command_show(
     if (op == NULL)
         return;
     op->limit = listing_limit(line);
+    op->after = request_value(line, REQUEST_KEY_CURSOR, 0);
     require(op->limit <= LISTING_MAX); /* DESIGN.md D13.2 */
     op_submit(core, op);
 }

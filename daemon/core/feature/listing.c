@@ -25,9 +25,9 @@
 static uint32_t
 listing_cursor(const struct request_line *line)
 {
-    if (!request_has(line, REQUEST_KEY_CURSOR))
-        return 0;
-    return (uint32_t)line->value[REQUEST_KEY_CURSOR];
+    uint64_t cursor = request_value(line, REQUEST_KEY_CURSOR, 0);
+
+    return cursor < UINT32_MAX ? (uint32_t)cursor : UINT32_MAX;
 }
 
 static void
@@ -78,7 +78,7 @@ listing_show_done(struct core *core, struct op *op)
 {
     struct request *request = slab_get(&core->requests, op->owner);
     const struct op_result *result = &op->result;
-    uint64_t position = 0;
+    uint64_t position = result->place;
 
     require(op->kind == OP_INSPECT && op->reader == READER_REQUEST);
     if (request == NULL)
@@ -107,6 +107,9 @@ listing_show_done(struct core *core, struct op *op)
     reply_pair_number(&reply, "waiters", result->waiters);
     if (result->delay_ms > 0)
         reply_pair_number(&reply, "delay_ms", result->delay_ms);
+    if (result->ahead > 0 && result->ticket_count > 0)
+        reply_pair_number(&reply, "cursor",
+            result->tickets[result->ticket_count - 1].arrival);
     answer_end(core, request->session, &reply);
     request_free(core, request);
 }

@@ -15,6 +15,7 @@
 #include "daemon/core/feature/watch.h"
 
 #include "daemon/core/answer/answer.h"
+#include "daemon/core/feature/members.h"
 #include "daemon/core/model/lock.h"
 #include "daemon/core/model/op_pool.h"
 #include "daemon/core/model/request.h"
@@ -31,7 +32,8 @@ watch_find(const struct session *session, const struct lock *lock)
 {
     LIST_EACH (link, &lock->watches) {
         struct watch *watch = container_of(link, struct watch, lock_link);
-        if (watch->session == session && watch->kind == WATCH_HOLDERS)
+        if (watch->session == session &&
+            (watch->kind == WATCH_HOLDERS || watch->kind == WATCH_MEMBERS))
             return watch;
     }
     return NULL;
@@ -49,6 +51,9 @@ watch_free(struct core *core, struct watch *watch)
     watch->session->watch_count--;
     lock->waiters_watched -= watch->kind == WATCH_WAITERS;
     core->awaiting -= watch->kind == WATCH_AWAIT;
+    lock->inspected -= watch->kind != WATCH_MEMBERS;
+    lock->members.watched -= watch->kind == WATCH_MEMBERS;
+    lock->members.known &= lock->members.watched > 0;
     slab_free(&core->watches, watch);
     if (list_empty(&lock->watches))
         wheel_remove(&core->wheel, &lock->watch_timer);
@@ -141,8 +146,14 @@ watch_flush(struct core *core, struct session *session)
 
     require(session_connected(session));
     session->watch_waits = false;
+    session->member_lines = 0;
     while (told < WATCH_PART && (link = list_pop_front(&session->news))) {
         struct watch *watch = container_of(link, struct watch, news_link);
+        if (watch->kind == WATCH_MEMBERS) {
+            watch->asks = true;
+            members_ask(core, watch->lock);
+            continue;
+        }
         if (!watch_has_news(core, watch))
             continue;
         if (watch->kind == WATCH_WAITERS)
@@ -173,29 +184,11 @@ watch_wake(struct core *core, struct watch *watch)
 }
 
 void
-watch_look(struct core *core, struct lock *lock)
-{
-    struct op *op =
-        op_create(core, OP_LOOK, lock, slab_handle(&core->locks, lock));
-
-    require(!list_empty(&lock->watches));
-    wheel_add(&core->wheel, &lock->watch_timer,
-        core->now_us +
-            core_jitter(core, us_from_ms(core->settings.lease_ms) / 4));
-    if (op == NULL)
-        return;
-    op->watch = true;
-    op->waits = lock->waiters_watched > 0;
-    op->deadline_us = core->now_us + core->settings.redis_timeout_us;
-    op_submit(core, op);
-}
-
-void
 watch_inspect(struct core *core, struct lock *lock)
 {
     struct op *op = NULL;
 
-    if (list_empty(&lock->watches))
+    if (lock->inspected == 0)
         return;
     if (!handle_equal(lock->watch_op, HANDLE_NONE)) {
         lock->watch_again = true;
@@ -208,7 +201,7 @@ watch_inspect(struct core *core, struct lock *lock)
     lock->watch_op = slab_handle(&core->ops, op);
     LIST_EACH (link, &lock->watches) {
         struct watch *watch = container_of(link, struct watch, lock_link);
-        if (watch->state == WATCH_NEW)
+        if (watch->state == WATCH_NEW && watch->kind != WATCH_MEMBERS)
             watch->state = WATCH_HEARS;
     }
     /* It is for the one that came last, at least. */
@@ -228,20 +221,10 @@ watch_timer(struct core *core, struct lock *lock)
     watch_look(core, lock);
 }
 
-static struct lock *
-lock_of_key(const struct core *core, struct text key)
-{
-    size_t prefix = strlen(core->settings.key_prefix) + 2;
-
-    if (key.len < prefix + 2)
-        return NULL;
-    return lock_find(core, text_make(key.at + prefix, key.len - prefix - 1));
-}
-
 void
 watch_hint(struct core *core, struct text key)
 {
-    struct lock *lock = lock_of_key(core, key);
+    struct lock *lock = watch_lock_of(core, key);
 
     if (lock != NULL)
         watch_inspect(core, lock);
@@ -256,7 +239,7 @@ watch_waits(struct core *core, struct text told)
         memcmp(told.at, core->settings.broker_id, id_bytes) == 0)
         return;
     struct lock *lock =
-        lock_of_key(core, text_make(told.at + id_bytes, told.len - id_bytes));
+        watch_lock_of(core, text_make(told.at + id_bytes, told.len - id_bytes));
     if (lock == NULL || lock->waiters_watched == 0)
         return;
     bool known = core->now_us < lock->news.elsewhere_us;
@@ -270,9 +253,11 @@ watch_unheard(struct core *core)
 {
     for (uint32_t i = 0; i < core->watches.touched; i++) {
         struct watch *watch = slab_at(&core->watches, i);
-        if (watch != NULL)
-            wheel_add(&core->wheel, &watch->lock->watch_timer,
-                core->now_us + random_below(&core->random, 500000));
+        if (watch == NULL)
+            continue;
+        members_lost(core, watch->lock);
+        wheel_add(&core->wheel, &watch->lock->watch_timer,
+            core->now_us + random_below(&core->random, 500000));
     }
 }
 
@@ -330,20 +315,6 @@ news_take(
         news->last_fence = us_max(news->last_fence, result->fence);
     news->edition += !text_equal(text_make(was.note, was.note_len),
         text_make(news->note, news->note_len));
-}
-
-static void
-watch_answer(struct core *core, struct watch *watch)
-{
-    struct request *request = slab_get(&core->requests, watch->request);
-
-    watch->request = HANDLE_NONE;
-    if (request == NULL)
-        return;
-    require(slab_get(&core->watches, request->watch) == watch);
-    struct reply reply = answer_begin(core, request->tag, "OK");
-    answer_end(core, request->session, &reply);
-    request_free(core, request);
 }
 
 void
@@ -444,6 +415,9 @@ watch_create(struct core *core, struct session *session, struct lock *lock,
     list_push_back(&lock->watches, &watch->lock_link);
     session->watch_count++;
     core->awaiting += kind == WATCH_AWAIT;
+    watch->asks = kind == WATCH_MEMBERS;
+    lock->members.watched += kind == WATCH_MEMBERS;
+    lock->inspected += kind != WATCH_MEMBERS;
     return watch;
 }
 
@@ -491,7 +465,7 @@ watch_of_request(struct core *core, struct request *request, struct text name,
             lock_unref(core, lock);
         return NULL;
     }
-    if (kind == WATCH_HOLDERS && watch_find(session, lock) != NULL) {
+    if (kind != WATCH_AWAIT && watch_find(session, lock) != NULL) {
         lock_unref(core, lock);
         request_refuse(
             core, request, ERROR_CONFLICT, "this session watches it already");
@@ -507,9 +481,16 @@ void
 watch_begin(
     struct core *core, struct request *request, const struct request_line *line)
 {
+    bool members = request_value(line, REQUEST_KEY_MEMBERS, 0) != 0;
+
     require(request->command == COMMAND_WATCH);
-    struct watch *watch =
-        watch_of_request(core, request, line->argument, WATCH_HOLDERS);
+    if (members && core->settings.no_semaphores) {
+        request_refuse(core, request, ERROR_BADREQ,
+            "members=1 is not supported with redis.topology quorum");
+        return;
+    }
+    struct watch *watch = watch_of_request(
+        core, request, line->argument, members ? WATCH_MEMBERS : WATCH_HOLDERS);
     if (watch == NULL)
         return;
     wheel_add(&core->wheel, &request->timer,

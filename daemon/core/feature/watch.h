@@ -7,6 +7,29 @@
 #include "daemon/core/model/lock.h"
 #include "daemon/core/model/state.h"
 
+/* watch_look.c */
+
+/* Has the record tell of changes for a lease, and inspects it then. */
+void watch_look(struct core *core, struct lock *lock);
+
+/* The next watch_look() comes in a quarter of a lease. */
+void watch_look_later(struct core *core, struct lock *lock);
+
+/* Asks for the next page of the watches that want one. */
+void members_ask(struct core *core, struct lock *lock);
+
+/* The arrival number that a page begins after; WATCH_SHOWN_ALL: no watch wants
+ * a page. */
+uint64_t members_after(const struct lock *lock);
+
+/* Answers the WATCH of that watch, if it has no answer yet. */
+void watch_answer(struct core *core, struct watch *watch);
+
+/* The lock of a record's key, or NULL. */
+struct lock *watch_lock_of(const struct core *core, struct text key);
+
+/* watch.c */
+
 /* Takes a reference to the lock over. Each ticket has at most one watch, and
  * watch_of_request() refuses others, so there is room. */
 struct watch *watch_create(struct core *core, struct session *session,
@@ -15,9 +38,6 @@ struct watch *watch_create(struct core *core, struct session *session,
 /* The watch of a request. NULL: the request was refused and freed. */
 struct watch *watch_of_request(struct core *core, struct request *request,
     struct text name, enum watch_kind kind);
-
-/* Has the record tell of changes for a lease, and inspects it then. */
-void watch_look(struct core *core, struct lock *lock);
 
 /* Inspects the record, or does so again after the inspection under way. */
 void watch_inspect(struct core *core, struct lock *lock);

@@ -10,9 +10,10 @@
 #include "daemon/core/model/time.h"
 #include "proto/request.h"
 
-#define WATCH_PART     64     /* events of a session before it must read */
-#define WATCH_TICKETS  512    /* that an inspection shows */
-#define WATCH_RETRY_US 500000 /* while Redis cannot be asked */
+#define WATCH_PART      64     /* events of a session before it must read */
+#define WATCH_TICKETS   512    /* that an inspection shows */
+#define WATCH_RETRY_US  500000 /* while Redis cannot be asked */
+#define WATCH_SHOWN_ALL (UINT64_C(1) << 53) /* beyond all arrival numbers */
 /* Other brokers of a quorum tell that they wait at least so often. */
 #define WATCH_ELSEWHERE_US 3000000
 
@@ -48,6 +49,7 @@ enum watch_state {
 
 enum watch_kind {
     WATCH_HOLDERS, /* WATCH: HELD and FREE */
+    WATCH_MEMBERS, /* WATCH members=1: JOINED, CHANGED and LEFT */
     WATCH_WAITERS, /* of a hold with wanted=1: WANTED */
     WATCH_AWAIT,   /* AWAIT: it ends when nobody holds the lock */
 };
@@ -86,6 +88,20 @@ struct watch {
     bool told_detached;
     uint32_t told_edition;
     uint64_t told_fence;
+    uint64_t shown; /* WATCH_MEMBERS: holders up to this arrival were told */
+    bool asks;      /* WATCH_MEMBERS: it wants the next page of them */
+};
+
+/* The holders of a lock with WATCH_MEMBERS, as far as they are known; see
+ * members.c. */
+struct members {
+    uint32_t watched; /* such watches */
+    uint32_t looks;   /* OP_LOOKs under way that ask for a page */
+    bool again;       /* another one is wanted after them */
+    bool known;       /* messages have told the following */
+    uint32_t count;
+    uint32_t sum;     /* of fences */
+    uint32_t history; /* of the node */
 };
 
 struct inspection;
@@ -103,6 +119,8 @@ struct lock {
     uint32_t refs; /* tickets, operations, watches, the timer, the inspection */
     struct list watches;      /* by lock_link */
     uint32_t waiters_watched; /* watches of WATCH_WAITERS */
+    uint32_t inspected;       /* watches that inspections are for */
+    struct members members;
     struct wheel_node watch_timer;
     struct list tell_link;  /* not all who watch it have been told */
     struct handle watch_op; /* an inspection under way */
