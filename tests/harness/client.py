@@ -320,6 +320,11 @@ class Client:
                 reply.get(key) == str(value) for key, value in pairs.items())
         return self._find(wanted, timeout, f"event {name} {pairs or ''}")
 
+    def next_event(self, *names):
+        """The first event of these names not yet handed out."""
+        return self._find(lambda reply: reply.tag == "*" and
+                          reply.word in names, None, f"event {names}")
+
     def no_event(self, name, within):
         """Reads for `within` seconds; no such event may come."""
         deadline = time.monotonic() + within

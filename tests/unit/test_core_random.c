@@ -329,12 +329,12 @@ say_any(unsigned slot)
         "RENEW %c fence=%f lease=3000 detached=1", "RENEW %c lease=300",
         "RENEW %c lease=3000", "NOTE %c note=x", "UNLOCK %c f z",
         "CLAIM %c fence=%f count=1", "CLAIM %c fence=%f count=2 owner=w",
-        "CANCEL %t", "CANCEL %t", "WATCH %c", "UNWATCH %c", "AWAIT %c",
-        "AWAIT %c wait=0", "AWAIT %c wait=50", "SHOW %c", "BREAK %c",
-        "BREAK %c fence=%f", "HELD", "STATUS", "SLOW", "TOP", "AUDIT",
-        "SESSIONS", "KILL %s", "LOCKS", "STATS", "PING", "HELLO",
-        "HELLO keep=300", "HELLO keep=2s", "HELLO resume=%s gen=%g keep=2s",
-        "HELLO resume=%s gen=%g", "QUIT"};
+        "CANCEL %t", "CANCEL %t", "WATCH %c", "WATCH %c members=1",
+        "UNWATCH %c", "AWAIT %c", "AWAIT %c wait=0", "AWAIT %c wait=50",
+        "SHOW %c", "BREAK %c", "BREAK %c fence=%f", "HELD", "STATUS", "SLOW",
+        "TOP", "AUDIT", "SESSIONS", "KILL %s", "LOCKS", "STATS", "PING",
+        "HELLO", "HELLO keep=300", "HELLO keep=2s",
+        "HELLO resume=%s gen=%g keep=2s", "HELLO resume=%s gen=%g", "QUIT"};
     const char *from = lines[pick(sizeof(lines) / sizeof(lines[0]))];
     char line[120] = "";
     unsigned lock = pick(LOCKS);
@@ -377,6 +377,27 @@ drop(unsigned slot)
     reopen(slot);
 }
 
+/* A message about holders, which fits what was told before now and then. */
+static void
+publish_members(void)
+{
+    char key[] = "holdfast:{a}";
+    struct op_ticket tickets[2] = {{.arrival = 1, .fence = 1, .permits = 1},
+        {.arrival = 2, .fence = 2, .permits = 1}};
+    struct op_members members = {.kind = (enum members_kind)pick(MEMBERS_KINDS),
+        .count = pick(3),
+        .after = one_in(4) ? 1 : 0,
+        .tickets = tickets,
+        .ticket_count = pick(3)};
+    struct core_event event = {.kind = CORE_MEMBERS, .members = &members};
+
+    key[10] = (char)('a' + pick(LOCKS));
+    members.key = text_make(key, sizeof(key) - 1);
+    if (members.kind < MEMBERS_PAGE)
+        members.ticket_count = 1;
+    rig_step(world.rig, &event);
+}
+
 /* Messages of Redis and of other brokers. */
 static void
 publish(void)
@@ -385,7 +406,10 @@ publish(void)
     struct core_event event = {.kind = CORE_UNHEARD};
     char watched[] = "Wholdfast:{a}";
 
-    switch (pick(6)) {
+    switch (pick(7)) {
+    case 6:
+        publish_members();
+        break;
     case 0:
         rig_broken(world.rig, known->request, known->fence);
         break;

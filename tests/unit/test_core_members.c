@@ -1,0 +1,337 @@
+/*
+ * Tests of daemon/core/feature/members.c: WATCH members=1.
+ */
+#include "daemon/core/model/lock.h"
+#include "daemon/op/op.h"
+#include "tests/unit/core_rig.h"
+
+#include <stdio.h>
+#include <string.h>
+
+Suite *core_members_suite(void);
+
+#define KEY     "holdfast:{a}"
+#define HISTORY 5
+#define UNREAD  512 /* MEMBERS_UNREAD */
+
+/* The n-th member: its arrival is n, its fence 10 n. */
+static struct op_ticket
+member(uint64_t n)
+{
+    struct op_ticket ticket = {.granted = true,
+        .arrival = n,
+        .fence = 10 * n,
+        .permits = 1,
+        .owner = TEXT(""),
+        .client = TEXT(""),
+        .note = TEXT("n")};
+
+    memset(ticket.session, (int)n, sizeof(ticket.session));
+    return ticket;
+}
+
+static void
+told(struct rig *rig, struct op_members members)
+{
+    struct core_event event = {.kind = CORE_MEMBERS, .members = &members};
+
+    members.key = TEXT(KEY);
+    if (members.history == 0)
+        members.history = HISTORY;
+    rig_step(rig, &event);
+}
+
+/* A page with the members `from` to `to`; all of them are 1 to `count`. */
+static void
+page(struct rig *rig, uint64_t from, uint64_t to, uint32_t count)
+{
+    struct op_ticket tickets[8];
+    uint32_t n = (uint32_t)(to + 1 - from);
+
+    for (uint32_t i = 0; i < n; i++)
+        tickets[i] = member(from + i);
+    told(rig,
+        (struct op_members){.kind = to < count ? MEMBERS_PAGE : MEMBERS_LAST,
+            .count = count,
+            .sum = 5 * count * (count + 1),
+            .after = from - 1,
+            .tickets = tickets,
+            .ticket_count = n});
+}
+
+/* The n-th member comes, changes or goes; so many are left. */
+static void
+change(struct rig *rig, enum members_kind kind, uint64_t n, uint32_t count)
+{
+    struct op_ticket ticket = member(n);
+
+    told(rig, (struct op_members){.kind = kind,
+                  .count = count,
+                  .tickets = &ticket,
+                  .ticket_count = 1});
+}
+
+static void
+asked(struct rig *rig, uint64_t after)
+{
+    struct op *op = rig_op(rig, OP_LOOK);
+
+    ck_assert(op->watch && op->members);
+    ck_assert_uint_eq(op->after, after);
+    rig_status(rig, op, OP_OK);
+}
+
+/* WATCH a members=1, with the members 1 to `count`. */
+static void
+watch_members(struct rig *rig, unsigned session, uint32_t count)
+{
+    rig_say(rig, session, "1 WATCH a members=1");
+    asked(rig, 0);
+    rig_silent(rig, session);
+    page(rig, 1, count, count);
+    rig_expect(rig, session, "1 OK");
+    rig_expect(rig, session, "* MEMBERS a begin=1");
+    for (uint32_t i = 1; i <= count; i++)
+        rig_expect(rig, session, "* JOINED a fence=~ session=~ note=n");
+    rig_expect(rig, session, "* MEMBERS a members=~");
+    rig_event(rig, session, CORE_MORE);
+    rig_no_op(rig);
+}
+
+SESSION_TEST(joined_and_left)
+{
+    struct op_ticket ticket = member(1);
+
+    watch_members(rig, s, 1);
+    change(rig, MEMBERS_JOINED, 2, 2);
+    rig_expect(rig, s, "* JOINED a fence=20 session=~ note=n");
+    change(rig, MEMBERS_LEFT, 1, 1);
+    rig_expect(rig, s, "* LEFT a fence=10 session=~ note=n");
+    ticket.permits = 3;
+    ticket.detached = true;
+    ticket.owner = TEXT("w");
+    ticket.client = TEXT("shop");
+    told(rig, (struct op_members){.kind = MEMBERS_CHANGED,
+                  .count = 1,
+                  .tickets = &ticket,
+                  .ticket_count = 1});
+    rig_expect(rig, s,
+        "* CHANGED a fence=10 session=~ permits=3 detached=1 name=shop "
+        "owner=w note=n");
+    /* Nothing is inspected for it, whatever else is told of the lock. */
+    rig_news(rig, "W" KEY, sizeof("W" KEY) - 1);
+    rig_no_op(rig);
+    rig_ask(rig, s, "2 UNWATCH a", "2 OK");
+    change(rig, MEMBERS_LEFT, 2, 0);
+    rig_silent(rig, s);
+}
+
+/* A page follows when the client has read the one before. Changes of members
+ * that it has not heard of are part of a page to come. */
+SESSION_TEST(pages)
+{
+    rig_say(rig, s, "1 WATCH a members=1");
+    asked(rig, 0);
+    page(rig, 1, 2, 4);
+    rig_expect(rig, s, "1 OK");
+    rig_expect(rig, s, "* MEMBERS a begin=1");
+    rig_expect(rig, s, "* JOINED a fence=10 session=~ note=n");
+    rig_expect(rig, s, "* JOINED a fence=20 session=~ note=n");
+    rig_no_op(rig);
+    change(rig, MEMBERS_CHANGED, 2, 4);
+    rig_expect(rig, s, "* CHANGED a fence=20 session=~ note=n");
+    change(rig, MEMBERS_CHANGED, 3, 4);
+    rig_silent(rig, s);
+    page(rig, 3, 4, 4); /* that another watch has asked for */
+    rig_silent(rig, s);
+    rig_event(rig, s, CORE_MORE);
+    asked(rig, 2);
+    page(rig, 1, 4, 4);
+    rig_silent(rig, s);
+    page(rig, 3, 4, 4);
+    rig_expect(rig, s, "* JOINED a fence=30 session=~ note=n");
+    rig_expect(rig, s, "* JOINED a fence=40 session=~ note=n");
+    rig_expect(rig, s, "* MEMBERS a members=4");
+    change(rig, MEMBERS_JOINED, 5, 5);
+    rig_expect(rig, s, "* JOINED a fence=50 session=~ note=n");
+}
+
+/* The list comes again after each sign that messages were lost. */
+SESSION_TEST(lost)
+{
+    struct core_event unheard = {.kind = CORE_UNHEARD};
+    struct op_ticket ticket = member(2);
+
+    watch_members(rig, s, 1);
+    switch (_i) {
+    case 0: /* nobody was told of the second one */
+        change(rig, MEMBERS_JOINED, 3, 3);
+        break;
+    case 1:
+        told(rig, (struct op_members){.kind = MEMBERS_JOINED,
+                      .count = 2,
+                      .history = 6,
+                      .tickets = &ticket,
+                      .ticket_count = 1});
+        break;
+    case 2:
+        rig_step(rig, &unheard);
+        change(rig, MEMBERS_JOINED, 2, 2);
+        break;
+    case 3: /* as many, and others */
+        rig_pass(rig, RIG_LEASE_MS / 3);
+        asked(rig, WATCH_SHOWN_ALL);
+        told(rig, (struct op_members){.kind = MEMBERS_LAST,
+                      .count = 1,
+                      .sum = 20,
+                      .after = WATCH_SHOWN_ALL});
+        break;
+    default:
+        break;
+    }
+    rig_silent(rig, s);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_member_lists), 1);
+    if (_i < 3)
+        rig_pass(rig, 600);
+    asked(rig, 0);
+    page(rig, 1, 2, 2);
+    rig_expect(rig, s, "* MEMBERS a begin=1");
+    rig_expect(rig, s, "* JOINED a fence=10 session=~ note=n");
+    rig_expect(rig, s, "* JOINED a fence=20 session=~ note=n");
+    rig_expect(rig, s, "* MEMBERS a members=2");
+}
+
+/* A page that tells what is known is none for a watch that has the list. */
+SESSION_TEST(nothing_lost)
+{
+    unsigned t = rig_open(rig);
+
+    watch_members(rig, s, 2);
+    rig_pass(rig, RIG_LEASE_MS / 3);
+    asked(rig, WATCH_SHOWN_ALL);
+    told(rig, (struct op_members){.kind = MEMBERS_LAST,
+                  .count = 2,
+                  .sum = 30,
+                  .after = WATCH_SHOWN_ALL});
+    watch_members(rig, t, 2);
+    rig_silent(rig, s);
+    change(rig, MEMBERS_LEFT, 2, 1);
+    rig_expect(rig, s, "* LEFT a fence=20 session=~ note=n");
+    rig_expect(rig, t, "* LEFT a fence=20 session=~ note=n");
+}
+
+/* A client that does not read gets the list when it reads again. */
+SESSION_TEST(slow_reader)
+{
+    uint32_t lines = 0;
+
+    watch_members(rig, s, 1);
+    for (uint32_t i = 0; i < UNREAD; i++)
+        change(rig, MEMBERS_CHANGED, 1, 1);
+    while (lines < UNREAD) {
+        rig_expect(rig, s, "* CHANGED a fence=10 session=~ note=n");
+        lines++;
+    }
+    change(rig, MEMBERS_JOINED, 2, 2);
+    change(rig, MEMBERS_LEFT, 2, 1);
+    rig_silent(rig, s);
+    rig_no_op(rig);
+    rig_event(rig, s, CORE_MORE);
+    asked(rig, 0);
+    page(rig, 1, 1, 1);
+    rig_expect(rig, s, "* MEMBERS a begin=1");
+    rig_expect(rig, s, "* JOINED a fence=10 session=~ note=n");
+    rig_expect(rig, s, "* MEMBERS a members=1");
+    ck_assert_uint_eq(rig_count(rig, COUNTER_member_lists), 1);
+}
+
+/* A page that does not come is asked for again, until the request is over. */
+SESSION_TEST(page_lost)
+{
+    rig_say(rig, s, "1 WATCH a members=1");
+    asked(rig, 0);
+    rig_pass(rig, 1000);
+    asked(rig, 0);
+    for (int i = 0; i < 50; i++) {
+        rig_pass(rig, 100);
+        if (rig->op_count > 0)
+            rig_status(rig, rig_op(rig, OP_LOOK), OP_UNSENT);
+    }
+    rig_expect(rig, s, "1 ERR UNAVAILABLE retry=1");
+    rig_ask(rig, s, "2 UNWATCH a", "2 ERR NOTHELD retry=0");
+}
+
+/* One wish while a page is on its way is one more look. */
+SESSION_TEST(asked_once)
+{
+    unsigned t = rig_open(rig);
+
+    rig_say(rig, s, "1 WATCH a members=1");
+    rig_say(rig, t, "1 WATCH a members=1");
+    page(rig, 1, 2, 4);
+    rig_expect(rig, s, "1 OK");
+    rig_expect(rig, t, "1 OK");
+    rig_event(rig, s, CORE_MORE);
+    rig_event(rig, t, CORE_MORE);
+    asked(rig, 0);
+    rig_event(rig, t, CORE_DROP);
+    asked(rig, 0);
+    asked(rig, 2);
+}
+
+RIG_TEST(refused, rig_create())
+{
+    rig->settings.no_semaphores = true;
+    rig_start(rig);
+    unsigned s = rig_open(rig);
+    rig_ask(rig, s, "1 WATCH a members=1", "1 ERR BADREQ retry=0");
+    rig_ask(rig, s, "2 WATCH a members=2", "2 ERR BADREQ retry=0");
+}
+
+SESSION_TEST(one_watch_a_lock)
+{
+    watch_members(rig, s, 0);
+    rig_ask(rig, s, "2 WATCH a", "2 ERR CONFLICT retry=0");
+    rig_ask(rig, s, "3 WATCH a members=1", "3 ERR CONFLICT retry=0");
+}
+
+/* Of members beside a watch of holders, each hears its own. */
+SESSION_TEST(beside_a_watch)
+{
+    unsigned t = rig_open(rig);
+    struct op_ticket ticket = member(1);
+
+    watch_members(rig, s, 1);
+    rig_say(rig, t, "1 WATCH a");
+    asked(rig, WATCH_SHOWN_ALL);
+    rig_finish(rig, rig_op(rig, OP_INSPECT),
+        (struct op_result){.status = OP_OK,
+            .holders = 1,
+            .tickets = &ticket,
+            .ticket_count = 1});
+    rig_expect(rig, t, "1 OK");
+    rig_expect(rig, t, "* HELD a fence=10 note=n");
+    change(rig, MEMBERS_JOINED, 2, 2);
+    rig_expect(rig, s, "* JOINED a fence=20 session=~ note=n");
+    rig_silent(rig, t);
+}
+
+Suite *
+core_members_suite(void)
+{
+    Suite *suite = suite_create("core_members");
+    TCase *tests = tcase_create("core_members");
+
+    tcase_add_test(tests, joined_and_left);
+    tcase_add_test(tests, pages);
+    tcase_add_loop_test(tests, lost, 0, 4);
+    tcase_add_test(tests, nothing_lost);
+    tcase_add_test(tests, slow_reader);
+    tcase_add_test(tests, page_lost);
+    tcase_add_test(tests, asked_once);
+    tcase_add_test(tests, refused);
+    tcase_add_test(tests, one_watch_a_lock);
+    tcase_add_test(tests, beside_a_watch);
+    suite_add_tcase(suite, tests);
+    return suite;
+}
