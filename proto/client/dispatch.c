@@ -85,6 +85,10 @@ event_take(struct holdfast *h, struct holdfast_notice *notice, const char *line,
         {"BYE", HOLDFAST_BYE},
         {"HELD", HOLDFAST_HELD},
         {"FREE", HOLDFAST_FREE},
+        {"MEMBERS", HOLDFAST_MEMBERS},
+        {"JOINED", HOLDFAST_JOINED},
+        {"CHANGED", HOLDFAST_CHANGED},
+        {"LEFT", HOLDFAST_LEFT},
         {"WANTED", HOLDFAST_WANTED},
     };
     const struct holdfast_message *message = &notice->message;
@@ -156,6 +160,7 @@ final_take(struct holdfast *h, struct holdfast_pending *pending,
             holdfast_kept_renewed(h, pending, message);
         break;
     case PENDING_WATCH:
+    case PENDING_WATCH_MEMBERS:
     case PENDING_UNWATCH:
         holdfast_watch_done(h, pending, message, done);
         break;

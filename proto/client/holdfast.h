@@ -114,6 +114,10 @@ enum holdfast_kind {
     HOLDFAST_BACK,     /* a broker serves it again, and has all its holds */
     HOLDFAST_HELD,     /* a watched lock is held; name=, owner=, note= */
     HOLDFAST_FREE,     /* a watched lock is free */
+    HOLDFAST_MEMBERS,  /* the list of members begins (begin=), or is complete */
+    HOLDFAST_JOINED,   /* a member; session=, name=, owner=, note= */
+    HOLDFAST_CHANGED,  /* it has another note, or fewer permits */
+    HOLDFAST_LEFT,     /* it has left */
     HOLDFAST_WANTED,   /* a hold with wanted: others wait; waiters= */
 };
 
@@ -358,12 +362,20 @@ enum holdfast_status holdfast_submit_renew(struct holdfast *h, const char *name,
     const char *owner, uint64_t fence, uint64_t lease_ms, uint64_t *request);
 
 /*
- * Begins or ends watching a lock. HOLDFAST_HELD and HOLDFAST_FREE report its
+ * Begins watching a lock. HOLDFAST_HELD and HOLDFAST_FREE report its
  * state, then each change; of quick changes maybe only the last. A kept session
  * watches on at the next broker, which reports the state if it has changed.
  */
 enum holdfast_status holdfast_submit_watch(
     struct holdfast *h, const char *name, uint64_t *request);
+
+/* Begins watching each holder of a lock. The list of them comes first, between
+ * two HOLDFAST_MEMBERS: begin=1, then members=N. It comes again after lost
+ * messages, and at the next broker: an earlier list is void then. */
+enum holdfast_status holdfast_submit_watch_members(
+    struct holdfast *h, const char *name, uint64_t *request);
+
+/* Ends either watch. */
 enum holdfast_status holdfast_submit_unwatch(
     struct holdfast *h, const char *name, uint64_t *request);
 

@@ -168,7 +168,8 @@ watch_comes_before(
 {
     for (const struct holdfast_pending *pending = h->pending;
          pending != unwatch; pending = pending->next)
-        if (pending->kind == PENDING_WATCH &&
+        if ((pending->kind == PENDING_WATCH ||
+                pending->kind == PENDING_WATCH_MEMBERS) &&
             strcmp(pending->names, unwatch->names) == 0)
             return true;
     return false;
@@ -187,6 +188,7 @@ pending_dropped(struct holdfast *h, struct holdfast_pending *pending)
     case PENDING_RENEW:
     case PENDING_CANCEL:
     case PENDING_WATCH:
+    case PENDING_WATCH_MEMBERS:
         again = true;
         break;
     case PENDING_OTHER:

@@ -55,6 +55,7 @@ enum holdfast_pending_kind {
     PENDING_RENEW,
     PENDING_CANCEL,
     PENDING_WATCH,
+    PENDING_WATCH_MEMBERS,
     PENDING_UNWATCH,
     PENDING_KEEPALIVE, /* PING */
     PENDING_SURVEY,    /* HELD, instead of PING */

@@ -414,6 +414,17 @@ holdfast_submit_watch(struct holdfast *h, const char *name, uint64_t *request)
 }
 
 enum holdfast_status
+holdfast_submit_watch_members(
+    struct holdfast *h, const char *name, uint64_t *request)
+{
+    struct holdfast_line line;
+
+    line_begin(&line, "WATCH", name);
+    line_add(&line, " members=1");
+    return name_submit(h, &line, PENDING_WATCH_MEMBERS, name, NULL, request);
+}
+
+enum holdfast_status
 holdfast_submit_unwatch(struct holdfast *h, const char *name, uint64_t *request)
 {
     struct holdfast_line line;
@@ -557,6 +568,8 @@ holdfast_submit_rewatch(
     struct holdfast_line line;
 
     line_begin(&line, "WATCH", watched->name);
+    if (watched->members)
+        line_add(&line, " members=1");
     return own_submit(h, &line, PENDING_REWATCH, watched->name, NULL);
 }
 

@@ -44,6 +44,7 @@ struct holdfast_watched {
     struct holdfast_watched *next; /* owned by the list */
     char name[HOLDFAST_NAME_MAX + 1];
     uint64_t told; /* a hash of the last event; 0: none */
+    bool members;  /* with members=1 */
     bool needed;   /* this broker needs a WATCH, at due_ms */
     uint64_t due_ms;
 };

@@ -42,7 +42,7 @@ holdfast_watches_clear(struct holdfast *h)
 }
 
 static void
-watch_add(struct holdfast *h, const char *name)
+watch_add(struct holdfast *h, const char *name, bool members)
 {
     struct holdfast_watched *watched = calloc(1, sizeof(*watched));
 
@@ -51,6 +51,7 @@ watch_add(struct holdfast *h, const char *name)
         return;
     }
     (void)snprintf(watched->name, sizeof(watched->name), "%s", name);
+    watched->members = members;
     watched->next = h->watches;
     h->watches = watched;
 }
@@ -79,7 +80,7 @@ holdfast_watch_done(struct holdfast *h, const struct holdfast_pending *pending,
     else if (pending->kind == PENDING_UNWATCH)
         (void)holdfast_watch_end(h, pending->names);
     else if (done && watched == NULL)
-        watch_add(h, pending->names);
+        watch_add(h, pending->names, pending->kind == PENDING_WATCH_MEMBERS);
 }
 
 /* FNV-1a; never 0. */

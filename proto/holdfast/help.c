@@ -223,11 +223,20 @@ static const struct usage usages[] = {
         "no broker, another audit is under way, or a Redis node did not\n"
         "answer.\n"},
     {"watch", 1, SIZE_MAX, "one KEY or several",
-        "holdfast watch [-o FORMAT] KEY...\n"
+        "holdfast watch [--members] [-o FORMAT] KEY...\n"
         "\n"
         "Prints the state of each lock, held or free, and each change. Of\n"
         "changes in quick succession it may print only the last one. With\n"
         "tabs: event (held or free), lock, fence, holders, name, owner, note.\n"
+        "\n"
+        "  --members  print each holder that joins, changes or leaves\n"
+        "\n"
+        "With --members the list of holders comes first, between two lines\n"
+        "`members`: begin=1, then members=N. After lost messages, and at\n"
+        "another broker, the list comes again. With tabs: event (members,\n"
+        "joined, changed or left), lock, begin, members, fence, session,\n"
+        "permits, detached, name, owner, note.\n"
+        "\n"
         "It continues at another broker, or when the broker is back, until a\n"
         "signal comes.\n" EXIT_USUAL},
     {"await", 1, 1, "one KEY",

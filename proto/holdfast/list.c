@@ -170,27 +170,36 @@ list_part(struct holdfast *h, const struct list *list, const char *line,
     }
 }
 
+/* All parts of the list; `event` is the OK of the last one. */
+static int
+list_parts(struct holdfast *h, const struct list *list, const char *line,
+    struct out *out, struct holdfast_event *event)
+{
+    char next[KEY_WORD_BYTES + 96];
+    uint64_t cursor;
+    int status = list_part(h, list, line, out, event);
+
+    while (status == STATUS_FINE &&
+           holdfast_event_number(event, "cursor", &cursor)) {
+        (void)snprintf(next, sizeof(next), "%s cursor=%" PRIu64, line, cursor);
+        status = list_part(h, list, next, out, event);
+    }
+    return status;
+}
+
 int
 list_print(struct settings *settings, const struct list *list, const char *line)
 {
     struct holdfast *h = connect_broker(settings);
     struct holdfast_event event;
     int status = STATUS_TROUBLE;
-    char next[128];
-    uint64_t cursor;
 
     if (h == NULL)
         return status;
     struct out *out =
         out_create(settings->format, list->columns, list->column_count);
-    (void)snprintf(next, sizeof(next), "%s", line);
-    while (out != NULL) {
-        status = list_part(h, list, next, out, &event);
-        if (status != STATUS_FINE ||
-            !holdfast_event_number(&event, "cursor", &cursor))
-            break;
-        (void)snprintf(next, sizeof(next), "%s cursor=%" PRIu64, line, cursor);
-    }
+    if (out != NULL)
+        status = list_parts(h, list, line, out, &event);
     if (list->judge != NULL)
         status = status == STATUS_FINE ? list->judge(&event) : STATUS_TROUBLE;
     if (!out_destroy(&out) && status != STATUS_TROUBLE) {
@@ -377,7 +386,7 @@ show_print(struct settings *settings, struct holdfast *h, const char *key,
     if (out == NULL)
         return STATUS_TROUBLE;
     enum out_format format = out_format(out);
-    int status = list_part(h, &list, line, out, &event);
+    int status = list_parts(h, &list, line, out, &event);
     if (status == STATUS_FINE)
         out_summary(out, "name", key, &event);
     bool written = out_destroy(&out);

@@ -1,6 +1,7 @@
 /*
- * The command watch: a line for each change of a lock, held or free, until a
- * signal comes. It continues at another broker, or when the broker is back.
+ * The command watch: a line for each change of a lock, held or free, or of its
+ * holders, until a signal comes. It continues at another broker, or when the
+ * broker is back.
  *
  * The lines are printed as they come, so they have no columns on a terminal.
  */
@@ -25,6 +26,37 @@ static const struct out_column watch_columns[] = {
     {"owner", "OWNER", OUT_TYPE_TEXT},
     {"note", "NOTE", OUT_TYPE_TEXT},
 };
+
+static const struct out_column member_columns[] = {
+    {"event", "EVENT", OUT_TYPE_TEXT},
+    {"lock", "LOCK", OUT_TYPE_TEXT},
+    {"begin", "BEGIN", OUT_TYPE_NUMBER},
+    {"members", "MEMBERS", OUT_TYPE_NUMBER},
+    {"fence", "FENCE", OUT_TYPE_NUMBER},
+    {"session", "SESSION", OUT_TYPE_TEXT},
+    {"permits", "PERMITS", OUT_TYPE_NUMBER},
+    {"detached", "DETACHED", OUT_TYPE_NUMBER},
+    {"name", "NAME", OUT_TYPE_TEXT},
+    {"owner", "OWNER", OUT_TYPE_TEXT},
+    {"note", "NOTE", OUT_TYPE_TEXT},
+};
+
+/* The word of an event of a watch, or NULL. */
+static const char *
+watch_word(const struct holdfast_event *event)
+{
+    static const struct {
+        enum holdfast_kind kind;
+        const char *word;
+    } words[] = {{HOLDFAST_HELD, "held"}, {HOLDFAST_FREE, "free"},
+        {HOLDFAST_MEMBERS, "members"}, {HOLDFAST_JOINED, "joined"},
+        {HOLDFAST_CHANGED, "changed"}, {HOLDFAST_LEFT, "left"}};
+
+    for (size_t i = 0; i < COUNT(words); i++)
+        if (words[i].kind == event->kind)
+            return words[i].word;
+    return NULL;
+}
 
 /* Prints "held KEY fence=F name=N". False: stdout is gone, or no memory. */
 static bool
@@ -51,7 +83,7 @@ static bool
 watch_row(struct out *out, const struct holdfast_event *event)
 {
     struct holdfast_pair pairs[PAIRS_MAX];
-    const char *what = event->kind == HOLDFAST_HELD ? "held" : "free";
+    const char *what = watch_word(event);
     struct holdfast_event row = *event;
     size_t count = 2;
 
@@ -73,7 +105,7 @@ watch_event(struct out *out, const struct holdfast_event *event, int *status)
     char text[256];
 
     *status = STATUS_TROUBLE;
-    if (event->kind == HOLDFAST_HELD || event->kind == HOLDFAST_FREE) {
+    if (watch_word(event) != NULL) {
         if (watch_row(out, event))
             return true;
         complain("cannot write");
@@ -109,13 +141,14 @@ watch_run(struct holdfast *h, struct out *out)
 
 /* Sends the WATCHes. False after a complaint. */
 static bool
-watch_ask(struct holdfast *h, const struct words *words)
+watch_ask(struct holdfast *h, const struct words *words, bool members)
 {
     uint64_t request;
 
     for (size_t i = 0; i < words->count; i++) {
         enum holdfast_status status =
-            holdfast_submit_watch(h, words->word[i], &request);
+            members ? holdfast_submit_watch_members(h, words->word[i], &request)
+                    : holdfast_submit_watch(h, words->word[i], &request);
 
         if (status != HOLDFAST_SUCCESS) {
             complain("watch: %s", holdfast_status_text(status));
@@ -128,9 +161,11 @@ watch_ask(struct holdfast *h, const struct words *words)
 int
 command_watch(struct settings *settings, char **argv)
 {
+    bool members = false;
+    const struct option options[] = {{.name = "members", .flag = &members}};
     struct words words;
 
-    if (!words_take(settings, "watch", NULL, 0, argv, &words))
+    if (!words_take(settings, "watch", options, 1, argv, &words))
         return words.status;
     for (size_t i = 0; i < words.count; i++)
         if (!key_check("watch", words.word[i]))
@@ -138,10 +173,12 @@ command_watch(struct settings *settings, char **argv)
     struct holdfast *h = connect_kept(settings, KEEP_MS);
     if (h == NULL)
         return STATUS_TROUBLE;
-    struct out *out =
-        out_create(settings->format, watch_columns, COUNT(watch_columns));
+    struct out *out = members ? out_create(settings->format, member_columns,
+                                    COUNT(member_columns))
+                              : out_create(settings->format, watch_columns,
+                                    COUNT(watch_columns));
     int status = STATUS_TROUBLE;
-    if (out != NULL && watch_ask(h, &words))
+    if (out != NULL && watch_ask(h, &words, members))
         status = watch_run(h, out);
     (void)out_destroy(&out);
     holdfast_destroy(&h);

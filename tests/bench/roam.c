@@ -313,6 +313,10 @@ roam_take(struct roam *roam, struct roamer *roamer,
     case HOLDFAST_BYE:
     case HOLDFAST_HELD:
     case HOLDFAST_FREE:
+    case HOLDFAST_MEMBERS:
+    case HOLDFAST_JOINED:
+    case HOLDFAST_CHANGED:
+    case HOLDFAST_LEFT:
     case HOLDFAST_WANTED:
     default:
         break;

@@ -599,6 +599,27 @@ class WatchTest(MoveCase):
         fence = client.ok("LOCK b%20c").fence
         self.assertEqual(self.row(watch)[:3], ["held", "b c", str(fence)])
 
+    def test_members_of_a_group(self):
+        watch = self.watch("--members", "pool")
+        self.assertEqual(self.row(watch)[:3], ["members", "pool", "1"])
+        self.assertEqual(self.row(watch)[:4], ["members", "pool", "", "0"])
+        client = self.client(self.one, "HELLO name=shop")
+        fence = client.ok("LOCK pool limit=2 permits=2 owner=me note=x").fence
+        joined = self.row(watch)
+        self.assertEqual(joined[:5], ["joined", "pool", "", "", str(fence)])
+        self.assertEqual(joined[6:], ["2", "", "shop", "me", "x"])
+        client.ok("UNLOCK pool owner=me")
+        self.assertEqual(self.row(watch), ["left", *joined[1:]])
+
+    def test_show_of_more_than_a_part(self):
+        client = self.client(self.one)
+        tags = [client.submit(f"LOCK group mode=shared owner={owner}")
+                for owner in range(501)]
+        for tag in tags:
+            client.granted(tag)
+        shown = self.ends(0, self.both, "show", "group").stdout.splitlines()
+        self.assertEqual(len(shown), 501)
+
     def test_goes_on_at_the_other_broker(self):
         watch = self.watch("job", "-o", "json")
         self.assertEqual(json.loads(watch.stdout.readline()),

@@ -169,6 +169,8 @@ request_do(struct talk *talk, char **word)
             holdfast_submit_await(h, word[1], talk_number(word[2]), &request);
     else if (strcmp(verb, "watch") == 0)
         status = holdfast_submit_watch(h, word[1], &request);
+    else if (strcmp(verb, "members") == 0)
+        status = holdfast_submit_watch_members(h, word[1], &request);
     else if (strcmp(verb, "unwatch") == 0)
         status = holdfast_submit_unwatch(h, word[1], &request);
     else

@@ -80,6 +80,10 @@ kind_name(enum holdfast_kind kind)
         [HOLDFAST_BACK] = "BACK",
         [HOLDFAST_HELD] = "HELD",
         [HOLDFAST_FREE] = "FREE",
+        [HOLDFAST_MEMBERS] = "MEMBERS",
+        [HOLDFAST_JOINED] = "JOINED",
+        [HOLDFAST_CHANGED] = "CHANGED",
+        [HOLDFAST_LEFT] = "LEFT",
         [HOLDFAST_WANTED] = "WANTED",
     };
 

@@ -1039,6 +1039,16 @@ static const struct talk_script scripts[] = {
         /* The program has seen this event. */
         "= BACK 0  fence=0 until=0 : | < * FREE a\n"
         "= FREE 0 a fence=0 until=0 :\n"},
+    {"watches_of_members_begin_again",
+        "begin | members a | > 2 WATCH a members=1 | < 2 OK\n"
+        "< * MEMBERS a members=0 | = OK 2  fence=0 until=0 :\n"
+        "= MEMBERS 0 a fence=0 until=0 : | crash | =* | resume 2\n"
+        "> 4 WATCH a members=1 | < 4 OK | < * MEMBERS a members=0\n"
+        "= BACK 0  fence=0 until=0 : | = MEMBERS 0 a fence=0 until=0 :\n"
+        "< * JOINED a fence=5 | = JOINED 0 a fence=5 until=0 :\n"
+        "< * CHANGED a fence=5 | < * CHANGED a fence=5 | < * LEFT a fence=5\n"
+        "= CHANGED 0 a fence=5 until=0 : | = CHANGED 0 a fence=5 until=0 :\n"
+        "= LEFT 0 a fence=5 until=0 :\n"},
     {"who_watches_does_not_give_up",
         "begin | watch a | >* | < 2 OK | =* | crash | shut 0 | shut 1\n"
         "pass 100000\n"
