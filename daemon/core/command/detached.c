@@ -145,8 +145,9 @@ detached_done(struct core *core, struct op *op)
 {
     struct request *request = slab_get(&core->requests, op->owner);
     enum op_status status = op->result.status;
+    bool ended = status == OP_OK || (status == OP_GONE && op->retry);
 
-    if (status == OP_OK && op->kind == OP_UNLOCK_DETACHED)
+    if (ended && op->kind == OP_UNLOCK_DETACHED)
         releases_note_detached(core, op);
     if (request == NULL)
         return;
