@@ -100,7 +100,7 @@ conn_lost(struct store *store, struct conn *conn, uint64_t now_us,
     enum health_reason reason, const char *why)
 {
     char name[80];
-    bool was_ready = conn->state == CONN_READY;
+    bool was_ready = conn->state >= CONN_READY;
 
     if (conn->state == CONN_DOWN)
         return;

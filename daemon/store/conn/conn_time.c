@@ -20,7 +20,7 @@ switches_host(const struct store *store)
 {
     for (uint16_t i = 0; i < store->node_count; i++)
         if (store->nodes[i].used && store->nodes[i].sentinel &&
-            store->conns[i].state == CONN_READY)
+            store->conns[i].state >= CONN_READY)
             return i;
     return NODE_NONE;
 }
@@ -29,7 +29,7 @@ switches_host(const struct store *store)
 static bool
 conn_wants_second(const struct conn *conn)
 {
-    return conn->state == CONN_READY && !conn->readonly;
+    return conn->state >= CONN_READY && !conn->readonly;
 }
 
 /* Which node a connection that is down is to connect to; NODE_NONE: to none
@@ -62,7 +62,7 @@ conn_may_be_late(const struct store *store, const struct conn *conn)
 {
     bool elsewhere = store->topology->slots && conn->index == CONN_SUBSCRIBER;
 
-    return conn->state == CONN_READY && !sentinel_is(store, conn) && !elsewhere;
+    return conn->state >= CONN_READY && !sentinel_is(store, conn) && !elsewhere;
 }
 
 /* Until when the oldest call is waited for. */
@@ -86,7 +86,7 @@ conn_is_late(struct store *store, struct conn *conn, uint64_t now_us)
     uint64_t timeout_ms = store->settings.command_timeout_us / 1000;
     char name[80];
 
-    conn->late = true;
+    conn_move(conn, CONN_LATE);
     count(store->counters, COUNTER_redis_timeouts);
     if (conn_serves(store, conn) &&
         (conn->late_us == 0 || now_us >= conn->late_us + SAID_AGAIN_US)) {
@@ -140,12 +140,12 @@ conn_await(struct store *store, struct conn *conn, uint64_t now_us)
         conn->greeting_us = longer_us < store_silence_us(store)
                                 ? longer_us
                                 : store_silence_us(store);
-        if (!conn->late)
+        if (conn->state != CONN_LATE)
             count(store->counters, COUNTER_redis_timeouts);
         conn_give_up(store, conn, now_us, HEALTH_SILENT, "no answer in time");
         return;
     }
-    if (!conn->late && conn_may_be_late(store, conn))
+    if (conn->state != CONN_LATE && conn_may_be_late(store, conn))
         conn_is_late(store, conn, now_us);
     conn_give_back(store, conn, now_us);
 }
@@ -156,7 +156,7 @@ conn_await_us(const struct store *store, const struct conn *conn)
 {
     uint64_t next_us = conn_in_time_us(store, conn);
 
-    if (!conn->late &&
+    if (conn->state != CONN_LATE &&
         (conn_may_be_late(store, conn) || conn->greeting_us == 0))
         return next_us;
     next_us = conn_until_us(store, conn);
@@ -209,24 +209,24 @@ conn_tick(struct store *store, struct conn *conn, uint64_t now_us)
     }
     if (conn_answers(conn) && conn_serves(store, conn))
         history_tick(store, conn, now_us);
-    if (conn->state == CONN_READY && conn_serves(store, conn))
+    if (conn->state >= CONN_READY && conn_serves(store, conn))
         peers_tick(store, conn, now_us);
-    if (conn->state == CONN_READY && conn_serves(store, conn))
+    if (conn->state >= CONN_READY && conn_serves(store, conn))
         confirm_tick(store, conn, now_us);
     if (!list_empty(&conn->calls)) {
         conn_await(store, conn, now_us);
         return;
     }
-    if (conn->state == CONN_READY && conn_polls(store, conn)) {
+    if (conn->state >= CONN_READY && conn_polls(store, conn)) {
         sentinel_conn_tick(store, conn, now_us);
         return;
     }
-    if (conn->state == CONN_READY && conn_is_ack(store, conn)) {
+    if (conn->state >= CONN_READY && conn_is_ack(store, conn)) {
         if (now_us >= replicas_due_us(store, conn))
             confirm_ask(store, &store->conns[conn->node], now_us);
         return;
     }
-    if (conn->state != CONN_READY || now_us < conn->spoke_us + conn->idle_us)
+    if (conn->state < CONN_READY || now_us < conn->spoke_us + conn->idle_us)
         return;
     if (!conn_serves(store, conn)) {
         CONN_SEND(store, conn, CALL_PING, now_us, TEXT("PING"));
@@ -252,6 +252,7 @@ conn_next_us(const struct store *store, const struct conn *conn)
     case CONN_GREETING:
     case CONN_PREPARING:
     case CONN_READY:
+    case CONN_LATE:
         break;
     }
     uint64_t due_us;
@@ -263,9 +264,10 @@ conn_next_us(const struct store *store, const struct conn *conn)
         due_us = replicas_due_us(store, conn);
     else
         due_us = conn->spoke_us + conn->idle_us;
-    if (conn->state != CONN_READY || !conn_serves(store, conn))
+    if (conn->state < CONN_READY || !conn_serves(store, conn))
         return due_us;
-    uint64_t next_us = conn->late ? WHEEL_NEVER : history_next_us(store, conn);
+    uint64_t next_us =
+        conn->state == CONN_LATE ? WHEEL_NEVER : history_next_us(store, conn);
     uint64_t confirm_us = confirm_next_us(store, conn);
     uint64_t peers_us = peers_next_us(store, conn);
     next_us = next_us < confirm_us ? next_us : confirm_us;

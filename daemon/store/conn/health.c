@@ -22,9 +22,9 @@
 static enum health_reason
 conn_reason(const struct conn *conn)
 {
-    if (conn->late)
+    if (conn->state == CONN_LATE)
         return HEALTH_SILENT;
-    if (conn->state == CONN_READY || conn->fault.reason != HEALTH_FINE)
+    if (conn->state >= CONN_READY || conn->fault.reason != HEALTH_FINE)
         return conn->fault.reason;
     return HEALTH_CONNECTING;
 }
@@ -37,7 +37,7 @@ conn_at_fault(const struct store *store, uint32_t index)
     const struct conn *ack = &store->conns[CONN_ACK + index];
 
     if (conn_reason(conn) == HEALTH_FINE && conn_is_ack(store, ack) &&
-        !store->nodes[index].sentinel && ack->state != CONN_READY)
+        !store->nodes[index].sentinel && ack->state < CONN_READY)
         return ack;
     return conn;
 }
@@ -94,7 +94,7 @@ node_update(struct store *store, uint32_t index, uint64_t now_us)
     }
     node->needed = needed;
     node->reason = reason;
-    node->connected = conn->state == CONN_READY;
+    node->connected = conn->state >= CONN_READY;
     node->until_us = reason == HEALTH_SETTLING
                          ? conn->since_us + peers_settle_us(store, now_us)
                          : 0;

@@ -322,10 +322,11 @@ conn_reply(struct store *store, struct conn *conn, uint64_t now_us,
     } else {
         call_free(store, conn, call);
     }
-    conn->late = conn->late && now_us >= conn_in_time_us(store, conn);
+    if (conn->state == CONN_LATE && now_us < conn_in_time_us(store, conn))
+        conn_move(conn, CONN_READY);
     if (last && conn->state == CONN_GREETING && !sentinel_is(store, conn))
         conn_prepare(store, conn, now_us);
-    else if (last && conn->state != CONN_READY)
+    else if (last && conn->state < CONN_READY)
         conn_ready(store, conn, now_us);
     if (conn->demoted)
         conn_leave(store, conn, now_us);

@@ -31,6 +31,7 @@ enum conn_state {
     CONN_GREETING,   /* it tells its ids */
     CONN_PREPARING,  /* kill the predecessor, load the scripts */
     CONN_READY,
+    CONN_LATE, /* READY, and its oldest call is not answered in time */
 };
 
 /* Whether locks may be missed at a node that another node, or an earlier life
@@ -91,7 +92,6 @@ struct conn {
     bool readonly;             /* is a replica */
     bool demoted;              /* it says that it is no master, and is left */
     bool stranger;             /* it was in another cluster when it was asked */
-    bool late;         /* READY: its oldest call is not answered in time */
     bool again;        /* until READY: one try after a good connection */
     struct buffer out; /* bytes for io to write */
     struct list calls; /* without a reply, oldest first */

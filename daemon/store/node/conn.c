@@ -4,13 +4,13 @@
  * killed, load the scripts, be ready (handshake.c); be lost, wait, connect
  * again (conn_time.c).
  *
- *   DOWN -> CONNECTING -> OPENED -> GREETING -> PREPARING -> READY
- *     ^--------- error, time-out, not what we need --------------'
+ *   DOWN -> CONNECTING -> OPENED -> GREETING -> PREPARING -> READY <-> LATE
+ *     ^--------- error, time-out, not what we need --------------'-------'
  *
  * A Sentinel's connection has no PREPARING. One without TLS has no OPENED.
  *
  * Replies come in order: nothing is sooner than the answer to the oldest call.
- * If that takes longer than the command time-out, the connection is late.
+ * If that takes longer than the command time-out, the connection is LATE.
  * Nothing more is sent then. Operations are given back when their own time is
  * over; a renewal has a lease. A late answer ends that. A connection in use is
  * given up after a third of a lease without an answer. A dead host or a lost
@@ -35,13 +35,11 @@ conn_check(const struct conn *conn)
 {
     enum conn_state state = conn->state;
 
-    require(state <= CONN_READY);
+    require(state <= CONN_LATE);
     if (conn->named || conn->client_id != 0)
         require(state >= CONN_GREETING);
-    if (conn->late)
-        require(state == CONN_READY);
     if (conn->again)
-        require(state != CONN_READY);
+        require(state < CONN_READY);
     if (conn->wish != WISH_NONE)
         require(state ==
                 (conn->wish == WISH_CONNECT ? CONN_CONNECTING : CONN_DOWN));
@@ -56,13 +54,13 @@ conn_move(struct conn *conn, enum conn_state state)
         [CONN_OPENED] = TO(GREETING) | TO(DOWN),
         [CONN_GREETING] = TO(PREPARING) | TO(READY) | TO(DOWN),
         [CONN_PREPARING] = TO(READY) | TO(DOWN),
-        [CONN_READY] = TO(DOWN),
+        [CONN_READY] = TO(LATE) | TO(DOWN),
+        [CONN_LATE] = TO(READY) | TO(DOWN),
     };
 
     require((moves[conn->state] & 1u << state) != 0);
     conn->state = state;
     if (state == CONN_DOWN) {
-        conn->late = false;
         conn->named = false;
         conn->client_id = 0;
     }

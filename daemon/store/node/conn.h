@@ -56,7 +56,7 @@ conn_is_second(const struct conn *conn)
 static inline bool
 conn_answers(const struct conn *conn)
 {
-    return conn->state == CONN_READY && !conn->late;
+    return conn->state == CONN_READY;
 }
 
 /* Whether the connection asks what replicas have. */

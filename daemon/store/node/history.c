@@ -72,7 +72,7 @@ history_probe(struct conn *conn, uint64_t now_us)
 void
 history_has_locks(struct store *store, const struct conn *conn)
 {
-    if (conn->state == CONN_READY && conn->history != HISTORY_SETTLED)
+    if (conn->state >= CONN_READY && conn->history != HISTORY_SETTLED)
         store->changed = true;
 }
 
@@ -100,7 +100,7 @@ history_begin(struct store *store, struct conn *conn, uint64_t now_us)
 static bool
 is_being_asked(const struct conn *conn)
 {
-    return conn->state == CONN_READY && (conn->ids_wanted || conn->ids_asked);
+    return conn->state >= CONN_READY && (conn->ids_wanted || conn->ids_asked);
 }
 
 /* Forgets the sources that are not being asked: they need not answer. */

@@ -51,7 +51,7 @@ audit_take(struct store *store, struct op *op, uint64_t now_us)
     (void)conn_name(store, conn, audit->name, sizeof(audit->name));
     audit->key_len =
         (uint32_t)history_key(store, conn, "audit", &slot, audit->key);
-    if (conn->state != CONN_READY || audit->key_len == 0)
+    if (conn->state < CONN_READY || audit->key_len == 0)
         op_done(store, op, OP_UNSENT);
     else
         op_enqueue(store, op, node, now_us, false);

@@ -52,7 +52,7 @@ same_run(const struct store *store, const struct conn *conn)
 bool
 confirm_possible(const struct store *store, const struct conn *conn)
 {
-    return store->conns[CONN_ACK + conn->index].state == CONN_READY &&
+    return store->conns[CONN_ACK + conn->index].state >= CONN_READY &&
            conn->replicas.state == REPLICAS_FINE && same_run(store, conn);
 }
 
