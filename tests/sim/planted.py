@@ -276,7 +276,7 @@ PLANTED = {
                       "LOST is not sent"),
     "undelivered-unlock": (
         "release_done",
-        "        release_given_up(core, ticket);\n", "",
+        "        release_given_up(core, ticket, result->sent_us);\n", "",
         "UNLOCK of what ran out undelivered is told that it was never held"),
     "overtaken-renewal-shortens": (
         "hold_extend", "t.ends = ends_anew(r, t, term)", "t.ends = now + term",
