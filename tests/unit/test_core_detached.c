@@ -320,6 +320,10 @@ SESSION_TEST(an_owner_that_holds_it)
 {
     rig_lock(rig, s, "LOCK a", 5);
     rig_ask(rig, s, "LOCK a lease=1h detached=1", "- ERR CONFLICT retry=0");
+    /* The hold stays exclusive. */
+    rig_ask(rig, s, "LOCK a lease=1h detached=1 mode=shared",
+        "- ERR CONFLICT retry=0");
+    rig_no_op(rig);
     rig_ask(rig, s, "LOCK a", "- OK fence=5 ttl_ms=~ count=2");
 }
 

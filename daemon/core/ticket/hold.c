@@ -245,12 +245,6 @@ hold_reenter(struct core *core, struct ticket *ticket, struct request *request)
         request_limit(core, request, "count");
         return;
     }
-    if (ticket->holds > 0 && request->ask.detach_ms > 0) {
-        count(core->counters, COUNTER_refused_conflict);
-        request_refuse(core, request, ERROR_CONFLICT,
-            "this owner holds the lock: give it back before detached=1");
-        return;
-    }
     if (ticket->holds++ > 0)
         count(core->counters, COUNTER_reentries);
     else if (request->ask.hold_ms > 0)
@@ -266,8 +260,13 @@ hold_reenter(struct core *core, struct ticket *ticket, struct request *request)
 
 /* Why a LOCK of the holder itself cannot be had; NULL: it can. */
 static const char *
-hold_objection(const struct ask *held, const struct ask *asked)
+hold_objection(const struct ticket *ticket, const struct request *request)
 {
+    const struct ask *held = &ticket->ask;
+    const struct ask *asked = &request->ask;
+
+    if (ticket->holds > 0 && asked->detach_ms > 0)
+        return "this owner holds the lock: give it back before detached=1";
     if (held->permits_max != asked->permits_max)
         return "limit= is another one than that of the hold";
     if (held->permits != asked->permits)
@@ -300,7 +299,7 @@ hold_misfits(struct core *core, struct ticket *ticket, struct request *request,
 void
 hold_relock(struct core *core, struct ticket *ticket, struct request *request)
 {
-    const char *why = hold_objection(&ticket->ask, &request->ask);
+    const char *why = hold_objection(ticket, request);
 
     if (ticket->detached_us > 0) /* Redis had lost the hold */
         hold_detach(core, ticket, request);
@@ -328,7 +327,7 @@ hold_lock(struct core *core, struct ticket *ticket, struct request *request)
         return true;
     bool moves =
         ticket->generation != request->session->generation || ticket->moving;
-    const char *why = hold_objection(&ticket->ask, &request->ask);
+    const char *why = hold_objection(ticket, request);
     /* A ticket that was put again may have been given back at another broker.
      * Redis may have lost that, and the fences granted since. */
     if ((why != NULL && !moves) ||
