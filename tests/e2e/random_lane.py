@@ -182,7 +182,9 @@ class Lane:
             found = yield from self.by_looking(found)
         self.model = found[0]
         self.check_grants()
-        touched, freed = self.model.touched, self.model.freed
+        # Of ends that are alike, any may be the true one.
+        touched = self.model.touched
+        freed = set().union(*(end.freed for end in found))
         self.seen.clear()
         self.fences.clear()
         self.read_at.clear()
@@ -272,8 +274,8 @@ class Lane:
     def expected(model, name):
         """The right answer of SHOW, as show() has it: holders in any order."""
         lock = model.locks[name]
-        return (sorted((t.actor, t.mode, t.permits) for t in lock.queue
-                       if t.granted),
+        return (sorted((t.actor, t.mode + "+" * t.detached, t.permits)
+                       for t in lock.queue if t.granted),
                 [(t.actor, t.mode, t.permits) for t in lock.queue
                  if not t.granted])
 
@@ -285,7 +287,8 @@ class Lane:
             number = int(item["name"].rpartition("-")[2])
             rows[item["kind"]].append((
                 (number, item.get("owner", "")),
-                item.get("mode", "exclusive"), int(item.get("permits", 1))))
+                item.get("mode", "exclusive") + "+" * ("detached" in item),
+                int(item.get("permits", 1))))
         return sorted(rows["holder"]), rows["waiter"]
 
     def settle(self, names, what):

@@ -20,7 +20,8 @@ SHORT_WAIT = 0.02
 SHORT_KEEP = 0.03
 OWNERS = ("", "b")
 KINDS = (
-    ("lock", 30), ("unlock", 34), ("cancel", 5), ("race", 12), ("several", 4),
+    ("lock", 30), ("detached", 4), ("unlock", 34), ("give_back", 4),
+    ("prolong", 1), ("cancel", 5), ("race", 12), ("several", 4),
     ("show", 3), ("held", 2), ("ping", 1), ("renew", 2), ("claim", 1),
     ("watch", 1.5), ("unwatch", 1), ("await", 2), ("wrong", 1), ("break", 0.8),
     ("resume", 0.8), ("die", 0.4), ("quit", 0.2), ("kill", 0.1),
@@ -120,7 +121,7 @@ class Player(Lane):
     def some(self, choices):
         return self.random.choice(choices) if choices else None
 
-    def step_lock(self, busy=()):
+    def step_lock(self, busy=(), detached=False):
         actor = self.some([a for a in self.actors() if a not in busy and
                            self.lockable(a)])
         if actor is None:
@@ -131,6 +132,8 @@ class Player(Lane):
         name = self.random.choice(self.lockable(actor))
         if self.model.locks[name].of(actor):
             more = {}
+        if detached:
+            more = {"detached": True, "lasting": " lease=10m detached=1"}
         return actor, self.new_lock(actor, name, **more)
 
     def step_unlock(self, busy=()):
@@ -150,8 +153,30 @@ class Player(Lane):
         elif draw < 0.35:
             fence = "stale"
             line += f" fence={self.model.locks[name].of(actor).fence - 1}"
+        permits = 0
+        if self.random.random() < (0.4 if self.model.locks[name].limit
+                                   else 0.02):
+            permits = self.random.choice((1, 1, 2, 5))
+            line += f" permits={permits}"
         client.send(line)
-        return actor, ("unlock", name, actor, tag, fence)
+        return actor, ("unlock", name, actor, tag, fence, permits)
+
+    def step_give_back(self, busy=()):
+        """By any client: mostly a detached hold, or what a session holds."""
+        held = [(lock, t) for lock in self.model.locks.values()
+                for t in lock.granted() if not t.part and t.fence and
+                (lock.name, t.fence) not in busy and
+                (t.detached or self.random.random() < 0.05)]
+        if not held:
+            return None, None
+        lock, ticket = self.random.choice(held)
+        client = self.random.choice(self.clients)
+        tag, fence = client.next_tag(), ticket.fence
+        if self.random.random() < 0.1:
+            fence = 1
+        client.send(f"{tag} UNLOCK {lock.name} fence={fence} detached=1")
+        return (lock.name, fence), ("give_back", lock.name, client.number,
+                                    tag, fence)
 
     def step_cancel(self, busy=()):
         actor = self.some([a for a in self.actors() if a not in busy and
@@ -178,6 +203,23 @@ class Player(Lane):
     def do_unlock(self):
         return self.do_step(self.step_unlock)
 
+    def do_detached(self):
+        return self.do_step(lambda: self.step_lock(detached=True))
+
+    def do_give_back(self):
+        return self.do_step(self.step_give_back)
+
+    def do_prolong(self):
+        found = self.some([(lock, t) for lock in self.model.locks.values()
+                           for t in lock.detached()])
+        if found is None:
+            return False
+        lock, ticket = found
+        yield from self.simple(
+            self.random.choice(self.clients), f"RENEW {lock.name} "
+            f"fence={ticket.fence} lease=20m detached=1", "OK")
+        return True
+
     def do_cancel(self):
         """The answer may come before the ticket has gone."""
         before = {name: len(self.model.locks[name].queue)
@@ -202,7 +244,7 @@ class Player(Lane):
         for _ in range(self.random.choice((2, 2, 3))):
             choose = self.random.choice((
                 self.step_lock, self.step_lock, self.step_unlock,
-                self.step_unlock, self.step_cancel))
+                self.step_unlock, self.step_cancel, self.step_give_back))
             actor, step = choose(busy)
             if step is not None:
                 busy.add(actor)
@@ -271,7 +313,8 @@ class Player(Lane):
 
     def a_hold(self):
         return self.some([(lock, t) for lock in self.model.locks.values()
-                          for t in lock.queue if t.granted and not t.part])
+                          for t in lock.queue if t.granted and not t.part and
+                          not t.detached])
 
     def do_renew(self):
         found = self.a_hold()
@@ -625,8 +668,11 @@ class Player(Lane):
             self.done[kind] = self.done.get(kind, 0) + 1
             if len(self.asked) > 5000:
                 self.forget()
-        for client in self.clients:
-            yield from self.do_quit_for_good(client)
+        while self.clients:
+            while any(lock.detached() for lock in self.model.locks.values()):
+                yield from self.do_give_back()
+            yield from self.do_quit_for_good(self.clients[-1])
+            self.clients.pop()
 
     def forget(self):
         """The names of requests that are over."""

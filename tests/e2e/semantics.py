@@ -12,7 +12,7 @@ class Ticket:
     """A place in a queue. `lease`: None, "long" (never ends) or "short"."""
 
     __slots__ = ("actor", "mode", "permits", "granted", "fence", "count", "tag",
-                 "delay", "lease", "part", "fresh", "words")
+                 "delay", "lease", "part", "fresh", "words", "detached")
 
     def __init__(self, actor, ask):
         self.actor = actor
@@ -23,6 +23,7 @@ class Ticket:
         self.lease = ask.lease
         self.words = ask.words
         self.part = ask.part  # of a LOCK of several names, not complete
+        self.detached = ask.detached  # nobody's, once it is granted
         self.granted = False
         self.fresh = False    # granted to a wait, in these steps
         self.fence = 0
@@ -39,15 +40,15 @@ class Ask:
     """A LOCK of one name."""
 
     __slots__ = ("mode", "limit", "permits", "tag", "no_wait", "delay",
-                 "lease", "part", "words", "times_out")
+                 "lease", "part", "words", "times_out", "detached")
 
     def __init__(self, tag, words="", mode="exclusive", limit=0, permits=1,
                  no_wait=False, delay=0, lease=None, part=False,
-                 times_out=False):
+                 times_out=False, detached=False):
         self.tag, self.words, self.mode = tag, words, mode
         self.limit, self.permits, self.no_wait = limit, permits, no_wait
         self.delay, self.lease, self.part = delay, lease, part
-        self.times_out = times_out
+        self.times_out, self.detached = times_out, detached
 
 
 class Lock:
@@ -69,9 +70,13 @@ class Lock:
 
     def of(self, actor):
         for ticket in self.queue:
-            if ticket.actor == actor:
+            if ticket.actor == actor and not (ticket.detached and
+                                              ticket.granted):
                 return ticket
         return None
+
+    def detached(self):
+        return [ticket for ticket in self.granted() if ticket.detached]
 
     def granted(self):
         return [ticket for ticket in self.queue if ticket.granted]
@@ -90,9 +95,9 @@ class Lock:
     def state(self):
         """The part of it that makes a difference from now on."""
         return (self.name, self.limit if self.queue else 0, self.barred,
-                frozenset((t.actor, t.mode, t.permits, t.count, t.part)
-                          for t in self.queue if t.granted),
-                tuple((t.actor, t.mode, t.permits)
+                tuple(sorted((t.actor, t.mode, t.permits, t.count, t.part,
+                              t.detached) for t in self.queue if t.granted)),
+                tuple((t.actor, t.mode, t.permits, t.detached)
                       for t in self.queue if not t.granted))
 
 
@@ -163,7 +168,8 @@ class Model:
         """(lock, ticket) of what the client knows that it holds."""
         return [(lock, ticket) for lock in self.locks.values()
                 for ticket in lock.queue if ticket.granted and
-                not ticket.part and ticket.actor[0] == client]
+                not ticket.part and not ticket.detached and
+                ticket.actor[0] == client]
 
     # grants
 
@@ -238,8 +244,9 @@ class Model:
         if not own.granted:
             self.say(own.actor, ask.tag, "ERR", "BUSY")
             return
-        if lock.limit != ask.limit or own.permits != ask.permits or (
-                own.mode == "shared" and ask.mode != "shared"):
+        if ask.detached or lock.limit != ask.limit or \
+                own.permits != ask.permits or (
+                    own.mode == "shared" and ask.mode != "shared"):
             self.refuse(own.actor, ask, "CONFLICT")
             return
         own.count += 1
@@ -256,14 +263,22 @@ class Model:
         else:
             self.say(actor, ask.tag, "ERR", code)
 
-    def step_unlock(self, name, actor, tag, fence=None):
-        """`fence`: "stale" or None."""
+    def step_unlock(self, name, actor, tag, fence=None, permits=0):
+        """`fence`: "stale" or None. `permits`: so many; 0: the hold."""
         lock = self.lock(name)
         ticket = lock.of(actor)
         if ticket is None or not ticket.granted or ticket.part:
             self.say(actor, tag, "ERR", "NOTHELD")
         elif fence == "stale":
             self.say(actor, tag, "ERR", "STALE")
+        elif permits and (ticket.count > 1 or not lock.limit or
+                          permits > ticket.permits):
+            self.say(actor, tag, "ERR", "CONFLICT")
+        elif permits and permits < ticket.permits:
+            ticket.permits -= permits
+            self.touched.add(name)
+            self.say(actor, tag, "OK", 1)
+            self.serve(lock)
         elif ticket.count > 1:
             ticket.count -= 1
             self.say(actor, tag, "OK", ticket.count)
@@ -271,6 +286,21 @@ class Model:
             self.strike(lock, ticket)
             self.say(actor, tag, "OK", 0)
             self.serve(lock)
+
+    def step_give_back(self, name, client, tag, fence):
+        """UNLOCK with detached=1."""
+        lock = self.lock(name)
+        for ticket in lock.granted():
+            if ticket.fence != fence:
+                continue
+            if not ticket.detached:
+                self.out.append((client, tag, "ERR", "CONFLICT"))
+                return
+            self.strike(lock, ticket)
+            self.out.append((client, tag, "OK", 0))
+            self.serve(lock)
+            return
+        self.out.append((client, tag, "ERR", "NOTHELD"))
 
     def step_cancel(self, client, target, tag, late=False):
         """`late`: where it was granted a moment ago, that is kept."""
@@ -287,14 +317,16 @@ class Model:
                     continue
                 if ticket.granted and late:
                     break
-                self.cancel_ticket(name, ticket.actor)
+                self.cancel_ticket(name, ticket)
                 self.out.append((client, tag, "OK", None))
                 return
         self.out.append((client, tag, "ERR", "BADREQ"))
 
-    def cancel_ticket(self, name, actor):
+    def cancel_ticket(self, name, found):
         lock = self.lock(name)
-        ticket = lock.of(actor)
+        actor = found.actor
+        ticket = next(t for t in lock.queue
+                      if (t.actor, t.tag) == (actor, found.tag))
         if ticket.granted:  # it did not get its word of that
             self.out.remove((actor[0], ticket.tag, "OK", 1))
             self.grants.remove((name, actor, ticket.tag))
@@ -323,8 +355,9 @@ class Model:
         self.out.append((client, tag, "OK", len(held)))
         for ticket in held:
             self.strike(lock, ticket, True)
-            self.say(ticket.actor, "*", "LOST",
-                     (name, ticket.actor[1], "broken"))
+            if not ticket.detached:
+                self.say(ticket.actor, "*", "LOST",
+                         (name, ticket.actor[1], "broken"))
         self.serve(lock)
 
     def step_gone(self, client, unclean):
@@ -337,7 +370,8 @@ class Model:
                 lock = self.lock(name)
                 names.append(name)
                 for ticket in list(lock.queue):
-                    if ticket.actor[0] == client:
+                    if ticket.actor[0] == client and not (
+                            ticket.detached and ticket.granted):
                         self.strike(lock, ticket, unclean)
         for name in names:
             self.serve(self.lock(name))
@@ -387,7 +421,9 @@ class Model:
         {(client, tag): {lock: fence}}."""
         for name, actor, tag in self.grants:
             lock = self.lock(name)
-            ticket = lock.of(actor)
+            ticket = next((t for t in lock.detached()
+                           if (t.actor, t.tag) == (actor, tag)),
+                          lock.of(actor))
             fence = fences.get((actor[0], tag), {}).get(name)
             if fence is None:
                 continue  # of several names, and not complete yet; or over
