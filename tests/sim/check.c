@@ -40,6 +40,12 @@ const char *const deed_names[DEED_COUNT] = {
     [DEED_EXCLUSIVE] = "exclusive",
     [DEED_SHARED] = "shared",
     [DEED_SEMAPHORE] = "semaphore",
+    [DEED_DETACHED] = "detached",
+    [DEED_PROLONGED] = "prolonged",
+    [DEED_GIVEN_BACK] = "given_back",
+    [DEED_PART] = "parts",
+    [DEED_AWAITED] = "awaited",
+    [DEED_WANTED] = "wanted",
     [DEED_SEVERAL] = "several",
     [DEED_DOWNGRADE] = "downgraded",
     [DEED_RESUME] = "resumed",
@@ -143,8 +149,7 @@ excuse_stands(const struct check *check, enum promise promise, uint64_t at_us)
            check->world->now_us <= at_us + 2 * lease_us + 2000000;
 }
 
-/* The latest of the causes since then; FAULT_COUNT: none. */
-static enum fault
+enum fault
 excuse_since(const struct check *check, enum promise promise, uint32_t causes,
     uint64_t since_us)
 {

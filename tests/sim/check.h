@@ -64,6 +64,7 @@ struct check_hold {
     uint32_t limit;
     uint32_t permits;
     bool shared;
+    bool detached;   /* nobody's: it stands in Redis until then */
     enum fault doom; /* an order took it away already; FAULT_COUNT: none did */
 };
 
@@ -80,8 +81,27 @@ void check_until(struct check *check, uint32_t belief, uint64_t until_us);
 /* It does not believe any more: unlocked, told, disconnected, dead. */
 void check_ends(struct check *check, uint32_t belief);
 
+/* It relies on so many permits from now on, and gives the others back; `done`:
+ * it was told that they are. */
+void check_permits(
+    struct check *check, uint32_t belief, uint32_t permits, bool done);
+
 /* It is a shared one from now on. */
 void check_shares(struct check *check, uint32_t belief);
+
+/* An UNLOCK of a detached hold that somebody was told of is answered OK. */
+void check_given_back(
+    struct check *check, uint32_t lock, uint64_t fence, const char *who);
+
+/* An UNLOCK or RENEW is told that there is no such detached hold, which has
+ * stood since then, is not over, and was given back by nobody. */
+void check_missing(struct check *check, uint32_t lock, uint64_t fence,
+    uint64_t since_us, const char *who);
+
+/* An UNLOCK or RENEW with detached=1 is answered OK, and no detached hold has
+ * had that fence since then. */
+void check_stale_fence(struct check *check, uint32_t lock, uint64_t fence,
+    uint64_t since_us, const char *who);
 
 /* An operator ends what that process believes: it is told so, but who cannot
  * hear it believes until its deadline. */
@@ -139,6 +159,22 @@ void check_noted(struct check *check, uint32_t lock, uint64_t fence,
 bool check_may_note(
     struct check *check, uint32_t lock, uint64_t fence, uint64_t note);
 
+/* An AWAIT that was asked at that time is told OK, with that fence (0: none):
+ * at some time since then nobody had the lock. `seen` is check_watch_from() of
+ * that time, and `floor` the highest fence that had been told. */
+void check_awaited(struct check *check, uint32_t lock, uint64_t asked_us,
+    uint64_t seen, uint64_t floor, uint64_t fence, const char *who);
+
+/* An AWAIT that looks once is told that somebody has it. */
+void check_awaited_in_vain(struct check *check, uint32_t lock,
+    uint64_t asked_us, uint64_t seen, const char *who);
+
+/* A holder is told how many wait; it was told of `last` before (0: not yet).
+ * `seen` says how far that was, and at first what it is when it asks. */
+uint64_t check_wanted_from(const struct check *check, uint32_t lock);
+void check_wanted(struct check *check, uint32_t lock, uint64_t waiters,
+    uint32_t last, uint64_t *seen, const char *who);
+
 /* Its last message must be the truth now. */
 void check_watched_true(struct check *check, uint32_t lock, uint64_t fence,
     uint32_t holders, uint64_t since_us, const char *who);
@@ -175,6 +211,9 @@ void check_record(struct check *check, const struct machine *machine,
 void check_breaks(struct check *check, const char *key, size_t key_len,
     const char *value, size_t value_len);
 
+/* A Redis host's clock is set. */
+void check_clock_set(struct check *check);
+
 /* That node of a quorum has lost its data. */
 void check_forgets(struct check *check, const struct machine *machine);
 
@@ -196,6 +235,12 @@ enum deed {
     DEED_EXCLUSIVE, /* grants, by kind */
     DEED_SHARED,
     DEED_SEMAPHORE,
+    DEED_DETACHED,
+    DEED_PROLONGED,  /* a detached hold */
+    DEED_GIVEN_BACK, /* likewise */
+    DEED_PART,       /* permits that were given back */
+    DEED_AWAITED,
+    DEED_WANTED,
     DEED_SEVERAL, /* LOCKs of several names that were granted */
     DEED_DOWNGRADE,
     DEED_RESUME,

@@ -173,6 +173,7 @@ void
 check_ordered(struct check *check, uint32_t lock)
 {
     subject_of(check, lock)->ordered = true;
+    subject_of(check, lock)->ordered_us = check->world->now_us;
 }
 
 bool
@@ -204,7 +205,9 @@ check_believes(
         .serial = ++check->serial,
         .limit = hold->limit,
         .permits = hold->permits,
+        .most = hold->permits,
         .shared = hold->shared,
+        .detached = hold->detached,
         .doom = check_is_broken(check, hold->lock, hold->fence)
                     ? FAULT_order_break
                     : hold->doom,
@@ -214,6 +217,39 @@ check_believes(
     if (until_us > belief->began_us)
         beliefs_compare(check, number);
     return number;
+}
+
+void
+check_permits(struct check *check, uint32_t belief, uint32_t permits, bool done)
+{
+    require(belief > 0 && belief < check->belief_count);
+    struct belief *own = &check->beliefs[belief];
+
+    require(permits <= own->permits);
+    own->permits = permits;
+    if (done)
+        own->most = permits;
+}
+
+void
+permits_judge(struct check *check, uint32_t lock, const struct version *version)
+{
+    for (uint32_t i = 0; i < version->live && version->limit > 0; i++) {
+        const struct stand *stand = &version->stands[i];
+        for (uint32_t at = subject_of(check, lock)->beliefs;
+             at != NONE && stand->granted; at = check->beliefs[at].next) {
+            const struct belief *own = &check->beliefs[at];
+            if (own->fence != stand->fence || !belief_lives(check, own) ||
+                (stand->permits >= own->permits && stand->permits <= own->most))
+                continue;
+            broken_by(check, PROMISE_KEPT, DAMAGES,
+                lease_before(check, own->began_us),
+                "lock-%" PRIu32 ": %s (fence %" PRIu64 ") relies on %" PRIu32
+                " permits of at most %" PRIu32 ", and has %" PRIu32,
+                lock, own->who, own->fence, own->permits, own->most,
+                stand->permits);
+        }
+    }
 }
 
 void

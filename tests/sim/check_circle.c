@@ -70,6 +70,8 @@ circle_count(struct check *check, const struct version *version, int change)
     for (uint32_t i = 0; i < version->live; i++) {
         const struct stand *stand = &version->stands[i];
         struct standing *owner = &check->owners[stand->owner];
+        if (stand->detached)
+            continue; /* its owner can end it, whatever it waits for */
         owner->tickets += (uint32_t)change;
         owner->waits += stand->granted ? 0 : (uint32_t)change;
     }
@@ -153,7 +155,7 @@ circle_reaches(
     for (uint32_t i = 0; i < end; i++) {
         const struct stand *other = &version->stands[i];
         struct standing *owner = &check->owners[other->owner];
-        if (other->owner == own->owner ||
+        if (other->owner == own->owner || other->detached ||
             (version->limit > 0 && !other->granted))
             continue;
         if (other->owner == goal->owner)

@@ -21,6 +21,11 @@ enum {
     TICKET_BROKEN = 16
 };
 
+enum {
+    MODE_SHARED = 1,
+    MODE_DETACHED = 2
+};
+
 struct record {
     const char *value; /* ref */
     uint32_t width;
@@ -134,7 +139,8 @@ stand_read(struct check *check, const char *ticket, struct stand *stand)
         .owner = owner_number(check,
             (const uint8_t *)ticket + AT_TICKET_IDENTITY + AT_IDENTITY_SESSION,
             owner_word(ticket)),
-        .shared = (ticket[AT_TICKET_MODE] & 1) != 0,
+        .shared = (ticket[AT_TICKET_MODE] & MODE_SHARED) != 0,
+        .detached = (ticket[AT_TICKET_MODE] & MODE_DETACHED) != 0,
         .granted = (flags & TICKET_GRANTED) != 0,
         .claimed = (flags & TICKET_CLAIMED) != 0,
         .suspended = (flags & TICKET_SUSPENDED) != 0,
@@ -329,6 +335,8 @@ stand_wrong(const struct stand *was, const struct stand *is, uint64_t last,
         return "it has other permits";
     if (was->shared && !is->shared)
         return "it was shared, and is not";
+    if (was->detached && !is->detached)
+        return "it was detached, and is not";
     if (was->broken && !is->broken)
         return "it was broken, and is not";
     if (was->broken && is->ends_ms > was->ends_ms && !adopted)
@@ -599,6 +607,7 @@ version_before(
 void
 check_forgets(struct check *check, const struct machine *machine)
 {
+    check->forgot_us = check->world->now_us;
     for (uint32_t i = 0; i < check->locks; i++) {
         struct version *node = check_node(check, i, machine);
         if (node == NULL)
@@ -664,6 +673,8 @@ check_record(struct check *check, const struct machine *machine, const char *id,
     }
     const char *wrong = version_read(check, &record, &version);
     record_judge(check, lock, &record, before, &version, wrong);
+    detached_judge(check, lock, before, &version);
+    permits_judge(check, lock, &version);
     if (before->live > 0)
         limit_note(check, subject, before->limit);
     circle_count(check, before, -1);
@@ -674,6 +685,7 @@ check_record(struct check *check, const struct machine *machine, const char *id,
     if (version.live > 0)
         limit_note(check, subject, version.limit);
     holders_note(subject, before);
+    waits_note(check, subject, before);
     circle_look(check, lock);
 }
 

@@ -1,7 +1,10 @@
 /*
- * Shared by the parts of the judge: check.c (promises and excuses, fences, the
- * resource), check_belief.c (beliefs), check_record.c (records), check_watch.c
- * (messages to watchers), check_circle.c (the waits-for graph).
+ * Shared by the parts of the judge:
+ *
+ * - check.c: promises and excuses, fences, the resource
+ * - check_belief.c: beliefs; check_detached.c: those in detached holds
+ * - check_record.c: records; check_watch.c: messages to watchers
+ * - check_circle.c: the waits-for graph
  */
 #ifndef HOLDFAST_TESTS_SIM_CHECK_STATE_H
 #define HOLDFAST_TESTS_SIM_CHECK_STATE_H
@@ -15,6 +18,8 @@
 #define STAND_KEPT  2048 /* living tickets of a record: waiters_max, and more */
 #define LIMIT_KEPT  4    /* limits that a lock had */
 #define BROKEN_KEPT 256  /* fences of holds that were taken away */
+#define GIVEN_KEPT  32   /* detached holds that were given back */
+#define WAITS_KEPT  64   /* changes of how many wait */
 #define NOTED_KEPT  32   /* notes of holders of a lock that were told of late */
 
 /* No promise of the topology covers it. */
@@ -34,8 +39,10 @@ struct belief {
     const struct machine *machine; /* ref; NULL: nobody's */
     uint32_t serial;
     uint32_t limit;
-    uint32_t permits;
+    uint32_t permits; /* that it relies on */
+    uint32_t most;    /* and may still have in a record */
     bool shared;
+    bool detached;   /* nobody's: it stands in Redis until then */
     bool doubted;    /* somebody else believed while its process was stopped */
     enum fault doom; /* an order has taken it away; FAULT_COUNT: none */
     char who[16];
@@ -55,6 +62,7 @@ struct stand {
     bool claimed;
     bool suspended;
     bool broken;
+    bool detached;
     char request[8];
     char broker[8];
 };
@@ -94,6 +102,12 @@ struct told {
     char who[16];
 };
 
+/* A detached hold that was given back. */
+struct given {
+    uint64_t fence;
+    uint64_t at_us;
+};
+
 struct noted {
     uint64_t fence;
     uint64_t note;
@@ -126,11 +140,16 @@ struct subject {
     } limits[LIMIT_KEPT];
 
     bool ordered; /* an operator has broken holds of it, or will */
+    uint64_t ordered_us;
     uint64_t broken[BROKEN_KEPT];
     uint32_t broken_next;
+    struct given given[GIVEN_KEPT]; /* in turn */
+    uint32_t given_next;
     struct noted noted[NOTED_KEPT]; /* in turn */
     uint64_t noted_floor;           /* the largest fence that was forgotten */
     uint32_t noted_next;
+    uint32_t waits[WAITS_KEPT]; /* in turn: how many have waited */
+    uint32_t waits_next;
     struct holders *history; /* owned */
     uint32_t history_count;
     uint32_t history_capacity;
@@ -173,6 +192,8 @@ struct check {
     uint32_t search;     /* serial of the latest one */
     uint64_t crowded_us; /* a lock had too many tickets to look for cycles */
     uint64_t excused_us[FAULT_COUNT]; /* latest; 0: never */
+    uint64_t forgot_us;               /* a Redis has lost its data */
+    bool clocks_set;                  /* those of Redis hosts may differ */
     struct check_totals totals;
 };
 
@@ -186,6 +207,10 @@ uint64_t lease_before(const struct check *check, uint64_t at_us);
 void broken_by(struct check *check, enum promise promise, uint32_t causes,
     uint64_t since_us, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
+
+/* The latest of the causes since then; FAULT_COUNT: none. */
+enum fault excuse_since(const struct check *check, enum promise promise,
+    uint32_t causes, uint64_t since_us);
 
 /* It is broken, and that cause is known to be the one. */
 void excused_by(struct check *check, enum promise promise, enum fault cause,
@@ -203,12 +228,23 @@ void belief_doom(
 void delay_judge(
     struct check *check, uint32_t lock, uint64_t fence, uint64_t since_us);
 
+/* A record has changed: holds of a semaphore have the permits that their
+ * clients rely on, and no more than they were told. */
+void permits_judge(
+    struct check *check, uint32_t lock, const struct version *version);
+
 /* check_record.c: the version of that node of a quorum; NULL: there is none. */
 struct version *check_node(
     const struct check *check, uint32_t lock, const struct machine *machine);
 uint64_t check_clock_ms(const struct machine *machine);
 
+/* check_detached.c: a record has changed. */
+void detached_judge(struct check *check, uint32_t lock,
+    const struct version *before, const struct version *version);
+
 /* check_watch.c: a record has changed. */
+void waits_note(const struct check *check, struct subject *subject,
+    const struct version *version);
 void holders_note(struct subject *subject, const struct version *version);
 
 /* check_circle.c: the owner of a ticket; tickets come and go; a record has

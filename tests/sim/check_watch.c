@@ -311,6 +311,139 @@ check_may_note(
     return true;
 }
 
+/* --- AWAIT and WANTED ----------------------------------------------------- */
+
+/* Somebody believed in it when that was asked, and does so still. */
+static const struct belief *
+believer_since(const struct check *check, uint32_t lock, uint64_t asked_us)
+{
+    uint64_t now_us = check->world->now_us;
+
+    for (uint32_t at = subject_of(check, lock)->beliefs; at != NONE;
+         at = check->beliefs[at].next) {
+        const struct belief *belief = &check->beliefs[at];
+        bool sleeps =
+            belief->machine != NULL && belief->machine->stopped_until > now_us;
+        if (belief->began_us < asked_us && belief->until_us > now_us &&
+            belief->doom == FAULT_COUNT && !sleeps)
+            return belief;
+    }
+    return NULL;
+}
+
+static bool
+was_free(const struct check *check, uint32_t lock, uint64_t seen)
+{
+    const struct subject *subject = subject_of(check, lock);
+    const struct machine *machine = subject->version.machine;
+
+    if (check->world->plan.quorum != 0 || seen == 0)
+        return true; /* nobody had had it before */
+    for (uint64_t i = seen - 1; i < subject->history_count; i++)
+        if (holders_match(
+                subject, &subject->history[i], 0, 0, check_clock_ms(machine)))
+            return true;
+    return false;
+}
+
+void
+check_awaited(struct check *check, uint32_t lock, uint64_t asked_us,
+    uint64_t seen, uint64_t floor, uint64_t fence, const char *who)
+{
+    const struct subject *subject = subject_of(check, lock);
+    const struct belief *belief = believer_since(check, lock, asked_us);
+    uint64_t from_us = lease_before(check, asked_us);
+
+    check_deed(check, DEED_AWAITED);
+    if (belief != NULL)
+        broken_by(check, PROMISE_WATCH, DAMAGES | CAUSE(cut),
+            lease_before(check, belief->began_us),
+            "lock-%" PRIu32 ": %s has awaited it, and %s (fence %" PRIu64
+            ") had it all the time",
+            lock, who, belief->who, belief->fence);
+    else if (!was_free(check, lock, seen))
+        check_broken(check, PROMISE_WATCH, from_us,
+            "lock-%" PRIu32 ": %s has awaited it, and it was never free", lock,
+            who);
+    if (fence == 0 || check->world->plan.quorum != 0)
+        return; /* a broker of a quorum knows what it has seen */
+    if (fence < floor)
+        check_broken(check, PROMISE_WATCH, from_us,
+            "lock-%" PRIu32 ": %s has awaited fence %" PRIu64
+            ", and was told of %" PRIu64 " before",
+            lock, who, fence, floor);
+    else if (fence > subject->version.fence)
+        check_broken(check, PROMISE_WATCH, from_us,
+            "lock-%" PRIu32 ": %s has awaited fence %" PRIu64
+            ", and the last one is %" PRIu64,
+            lock, who, fence, subject->version.fence);
+}
+
+void
+check_awaited_in_vain(struct check *check, uint32_t lock, uint64_t asked_us,
+    uint64_t seen, const char *who)
+{
+    const struct subject *subject = subject_of(check, lock);
+    const struct version *version = &subject->version;
+
+    if (check->world->plan.quorum != 0 || seen == 0 ||
+        seen != subject->history_count || version->pending ||
+        version->written_us >= asked_us || version->granted > 0 ||
+        version->delay_ms >= check_clock_ms(version->machine))
+        return;
+    check_broken(check, PROMISE_WATCH, lease_before(check, asked_us),
+        "lock-%" PRIu32 ": %s is told that it is held, and nobody has it", lock,
+        who);
+}
+
+/* Of a quorum no record has who waits. */
+void
+waits_note(const struct check *check, struct subject *subject,
+    const struct version *version)
+{
+    uint32_t count = version->live - version->granted;
+    uint32_t next = subject->waits_next;
+
+    if (check->world->plan.quorum == 0 &&
+        (next == 0 || subject->waits[(next - 1) % WAITS_KEPT] != count))
+        subject->waits[subject->waits_next++ % WAITS_KEPT] = count;
+}
+
+uint64_t
+check_wanted_from(const struct check *check, uint32_t lock)
+{
+    uint32_t next = subject_of(check, lock)->waits_next;
+
+    return next > 0 ? next - 1 : 0;
+}
+
+void
+check_wanted(struct check *check, uint32_t lock, uint64_t waiters,
+    uint32_t last, uint64_t *seen, const char *who)
+{
+    const struct subject *subject = subject_of(check, lock);
+    bool fell = false;
+
+    check_deed(check, DEED_WANTED);
+    if (check->world->plan.quorum != 0 ||
+        *seen + WAITS_KEPT <= subject->waits_next)
+        return; /* there were more changes than are known */
+    for (uint64_t i = *seen; i < subject->waits_next; i++) {
+        uint32_t count = subject->waits[i % WAITS_KEPT];
+        fell = fell || count < waiters;
+        if (count != waiters || (waiters <= last && !fell))
+            continue;
+        *seen = i;
+        return;
+    }
+    check_broken(check, PROMISE_WATCH, lease_before(check, 0),
+        "lock-%" PRIu32 ": %s is told that %" PRIu64 " wait, after %" PRIu32
+        ", and that was so never, or is not news",
+        lock, who, waiters, last);
+}
+
+/* --- at last -------------------------------------------------------------- */
+
 void
 check_watched_true(struct check *check, uint32_t lock, uint64_t fence,
     uint32_t holders, uint64_t since_us, const char *who)

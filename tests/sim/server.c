@@ -654,6 +654,7 @@ server_jump(struct world *world, uint32_t number, int64_t us)
     world_note(world, server->machine->name, "clock jumps by %" PRId64 " ms",
         us / 1000);
     server->machine->wall_us += us;
+    check_clock_set(world->check);
     if (us > 0 && server_forgets(server))
         check_excuse(world->check, FAULT_clock_forward);
     servers_lost(world, us > 0 ? FAULT_clock_forward : FAULT_clock_back);
