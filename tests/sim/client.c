@@ -525,6 +525,7 @@ client_wind_on(struct client *client)
 {
     if (client->link != LINK_OPEN)
         return;
+    detached_wind_up(client);
     if (client->wind == WIND_GIVE_BACK && tasks_rest(client))
         client->wind = WIND_SERVE;
     if (client->wind == WIND_WAIT && tasks_rest(client))
@@ -579,7 +580,8 @@ client_stuck(struct client *client)
         const struct request *request = &client->requests[i];
         uint64_t from_us =
             request->true_sent_us > quiet_us ? request->true_sent_us : quiet_us;
-        if (request->serial == 0 || world->now_us < from_us + bound_us)
+        if (request->serial == 0 || request->verb == VERB_AWAIT ||
+            world->now_us < from_us + bound_us)
             continue;
         check_broken(world->check,
             is_for_a_lock(request) ? PROMISE_SERVED : PROMISE_ANSWERED,
@@ -731,8 +733,10 @@ fleet_event(void *arg, uint64_t data)
         return;
     }
     for (uint32_t i = 0; i < fleet->count; i++)
-        if (!client_is_done(&fleet->clients[i]))
+        if (!client_is_done(&fleet->clients[i])) {
             watches_check(&fleet->clients[i], fleet->true_wind);
+            awaits_check(&fleet->clients[i], fleet->true_wind);
+        }
     for (uint32_t i = 0; i < fleet->count; i++) {
         struct client *client = &fleet->clients[i];
         if (client->wind != WIND_WAIT || client_is_done(client))

@@ -108,6 +108,8 @@ lock_granted(
     task->wish = request->wish;
     task->shares = request->wish.shared;
     task->here = true;
+    task->vague = false;
+    task->wanted = 0;
     task->true_stood = request->true_sent_us;
     task->lease_ms = request->wish.lease_ms;
     task->renewed = false;
@@ -145,11 +147,16 @@ lock_ok(
         task_odd(task, PROMISE_ANSWERED, request, a, "something is missing");
         return;
     }
+    if (request->wish.detached) {
+        detached_granted(task, request, a);
+        return;
+    }
     bool twice = request->again && task->count == 0 && a->count == 2;
     if (a->count != task->count + 1 && !twice)
         task_odd(task, PROMISE_ANSWERED, request, a, "the count is wrong");
     else if (task->count > 0 && a->fence != task->fence)
         task_odd(task, PROMISE_ANSWERED, request, a, "a re-entry's fence");
+    task->wanted = 0; /* it has asked for the event anew */
     if (a->count > 1 && !twice) {
         if (request->misfits && !wish_fits(task, &request->wish))
             task_odd(task, PROMISE_ANSWERED, request, a, "it does not fit");
@@ -299,6 +306,34 @@ renew_answered(
     drill_renewed(task);
 }
 
+/* The hold has the rest of its permits, also where Redis has not answered. */
+static void
+part_answered(
+    struct task *task, const struct request *request, const struct answer *a)
+{
+    struct check *check = world_of(task)->check;
+    uint32_t left = request->wish.permits;
+    bool conflict = a->code != NULL && strcmp(a->code, "CONFLICT") == 0;
+
+    task->parts--;
+    if (a->code == NULL && request->misfits) {
+        task_odd(task, PROMISE_ANSWERED, request, a, "it has not so many");
+    } else if (a->code == NULL && task->count == 0) {
+        task_odd(task, PROMISE_ANSWERED, request, a, "nothing is held");
+    } else if (a->code == NULL) {
+        check_deed(check, DEED_PART);
+        if (!a->has_count || a->count != 1 || !a->has_permits ||
+            a->permits != left)
+            task_odd(task, PROMISE_ANSWERED, request, a, "what is left");
+        if (task->belief != 0)
+            check_permits(check, task->belief, left, true);
+    } else if (conflict && !request->misfits) {
+        task_odd(task, PROMISE_ANSWERED, request, a, "it has so many");
+    } else if (!conflict) {
+        hold_refused(task, request, a);
+    }
+}
+
 /* It is a renewal, too. */
 static void
 note_answered(
@@ -437,6 +472,8 @@ task_answered(
             hold_refused(task, request, a);
     } else if (request->verb == VERB_RENEW) {
         renew_answered(task, request, a);
+    } else if (request->verb == VERB_PART) {
+        part_answered(task, request, a);
     } else if (request->verb == VERB_NOTE) {
         note_answered(task, request, a);
     } else if (request->verb == VERB_CLAIM) {

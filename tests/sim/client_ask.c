@@ -48,6 +48,10 @@ wish_send(struct client *client, const struct wish *wish)
         wire_pair(client, "wait", wish->wait_ms);
     if (wish->lease_ms > 0)
         wire_pair(client, "lease", wish->lease_ms);
+    if (wish->wanted)
+        wire_pair(client, "wanted", 1);
+    if (wish->detached)
+        wire_pair(client, "detached", 1);
     if (wish->delay_ms > 0)
         wire_pair(client, "delay", wish->delay_ms);
     if (wish->no_deadlock)
@@ -155,6 +159,7 @@ task_asks_first(struct task *task)
     task->floor = check_fence_told(world->check, task->lock);
     task->true_asked = world->now_us;
     task->asked_us = machine_boot_us(task->client->machine);
+    task->wanted_seen = check_wanted_from(world->check, task->lock);
     task->loose = false;
 }
 
@@ -258,7 +263,7 @@ task_send_reentry(struct task *task, uint32_t wait_ms)
     uint32_t mates = task->mates;
     bool holds = task->count > 0 && task->unlocks == 0;
 
-    if (holds && !task->here)
+    if (holds && (!task->here || task->vague || task->parts > 0))
         return;
     task->mates = 0;
     struct request *request = lock_begin(task);
@@ -359,6 +364,13 @@ draw_wish(struct task *task)
         wish->permits = 1 + (uint32_t)world_below(world, wish->limit);
     if (wish->limit == 0)
         wish->shared = chance(world, plan->shares);
+    if (chance(world, plan->detaches)) {
+        wish->detached = true;
+        wish->lease_ms =
+            100 + (uint32_t)world_below(world, plan_detached_ms(plan) - 100);
+    } else if (chance(world, plan->wants)) {
+        wish->wanted = true;
+    }
     if (chance(world, plan->delays))
         wish->delay_ms = 1 + (uint32_t)world_below(world, 2000);
     if (chance(world, plan->conflicts)) {
@@ -420,13 +432,13 @@ task_ask_more(struct task *task)
 
     switch (world_below(world, 40)) {
     case 0:
-        if (task->mates != 0)
+        if (task->mates != 0 || task->wish.detached)
             break;
         task->state = TASK_LEAVING;
         task_send_unlock(task);
         break;
     case 1:
-        if (task->mates == 0)
+        if (task->mates == 0 && !task->wish.detached)
             task_send_reentry(task, draw_wait(world));
         break;
     case 2:
@@ -452,7 +464,8 @@ task_asks(struct task *task)
     task->leader = NULL;
     draw_wish(task);
     task->state = TASK_ASKING;
-    if (task->parent == NULL && chance(world, world->plan.several))
+    if (task->parent == NULL && !task->wish.detached &&
+        chance(world, world->plan.several))
         draw_mates(task);
     if (!task_send_wish(task, false)) {
         mates_part(task);

@@ -62,6 +62,8 @@ task_cut(struct task *task, bool again)
     if (task->renews > 0)
         task->renewed = true;
     task->renews = 0;
+    task->vague = task->vague || task->parts > 0;
+    task->parts = 0;
     if (task->state == TASK_IDLE)
         return;
     task_leaves(task);
@@ -205,6 +207,10 @@ task_claim(struct task *task)
         return false;
     request->fence = task->fence;
     wire_pair(client, "fence", task->fence);
+    task->wanted = 0; /* it is told anew */
+    task->wanted_seen = check_wanted_from(client->world->check, task->lock);
+    if (task->wish.wanted)
+        wire_pair(client, "wanted", 1);
     if (task->count > 1 || world_odds(client->world, 2))
         wire_pair(client, "count", task->count);
     wire_end(client);

@@ -2,8 +2,9 @@
  * Shared by the parts of a client: client.c (the process, its connection, the
  * end of a run), client_wire.c (lines out and in), client_ask.c (its requests
  * for locks). And client_task.c (its use of locks), client_answer.c (answers),
- * client_move.c (sessions that move), client_watch.c (watches, orders). A drill
- * at the end of a run: drill.h.
+ * client_move.c (sessions that move), client_watch.c (watches, orders),
+ * client_detached.c (holds that outlive their session), client_await.c (AWAIT
+ * and WANTED). A drill at the end of a run: drill.h.
  *
  * A client has a few tasks; each stands with one lock under one owner at a time
  * and no two of them with the same. Requests on one lock and owner take effect
@@ -28,8 +29,11 @@ enum verb {
     VERB_HELLO,
     VERB_LOCK,
     VERB_UNLOCK,
+    VERB_PART, /* UNLOCK permits= */
     VERB_RENEW,
     VERB_NOTE,
+    VERB_GIVE_BACK, /* UNLOCK of a detached hold */
+    VERB_PROLONG,   /* RENEW of one */
     VERB_CANCEL,
     VERB_SHOW,
     VERB_HELD,
@@ -37,6 +41,7 @@ enum verb {
     VERB_QUIT,
     VERB_CLAIM,
     VERB_WATCH,
+    VERB_AWAIT,
     VERB_UNWATCH,
     VERB_BREAK,
     VERB_KILL,
@@ -54,6 +59,8 @@ struct wish {
     uint32_t lease_ms;
     uint32_t delay_ms;
     bool shared;
+    bool detached;
+    bool wanted;
     bool no_deadlock;
 };
 
@@ -68,14 +75,17 @@ struct request {
     uint32_t mates;      /* LOCK of several names: a bit for each task of it */
     uint32_t lease_ms;   /* RENEW */
     uint64_t fence;      /* UNLOCK, RENEW, CLAIM; 0: any */
-    uint64_t note;       /* LOCK; 0: none */
-    bool fresh;          /* LOCK: nothing of an earlier one may stand there */
+    uint64_t true_until; /* of a detached hold: the end that was told */
+    uint32_t turn; /* likewise: of a RENEW that began alone; 0: it did not */
+    uint64_t note; /* LOCK; 0: none */
+    bool fresh;    /* LOCK: nothing of an earlier one may stand there */
     uint32_t generation; /* HELLO: of resume=; 0: without */
     uint32_t keep_ms;    /* HELLO */
     uint32_t items;      /* that came, of a list */
     bool stale;          /* with another fence than the hold's, on purpose */
     bool cancelled;
     bool progress;
+    uint64_t seen;    /* AWAIT: the judge's */
     uint64_t arrival; /* LOCK: no ticket of it has an earlier one */
     bool queued;      /* it was told so */
     bool again;       /* LOCK: an earlier connection has sent it too */
@@ -117,6 +127,7 @@ struct task {
     uint32_t locks;       /* LOCKs of them */
     uint32_t unlocks;     /* UNLOCKs of them that are meant */
     uint32_t renews;      /* RENEWs of them */
+    uint32_t parts;       /* UNLOCKs of some permits */
     uint32_t count;       /* holds, as told */
     uint64_t asking;      /* serial of the latest LOCK */
     uint64_t fence;
@@ -135,9 +146,12 @@ struct task {
     bool here;   /* this connection has it: was granted it, or claimed it */
     bool claims; /* a CLAIM is under way */
     bool loose;  /* put again: an earlier grant may count too */
+    bool vague;  /* it is not known how many permits are left */
     uint32_t confirms;
-    uint32_t belief; /* the judge's; 0: none */
-    uint32_t steps;  /* of work, still to do */
+    uint32_t wanted;      /* waiters that WANTED told of last */
+    uint64_t wanted_seen; /* the judge's */
+    uint32_t belief;      /* the judge's; 0: none */
+    uint32_t steps;       /* of work, still to do */
     bool has_read;
     uint64_t value;
     uint64_t listed;        /* serial of the HELD that named it */
@@ -274,6 +288,8 @@ void wire_lock(struct client *client, uint32_t lock);
 void wire_pair(struct client *client, const char *key, uint64_t value);
 void wire_owner(struct client *client, uint32_t owner);
 void wire_end(struct client *client);
+/* CANCEL of the request with that serial; false: not now. */
+bool wire_cancel(struct client *client, uint64_t serial);
 void wire_flush(struct client *client);
 /* False where too many are under way. */
 bool wire_request(struct client *client, enum verb verb);
@@ -296,12 +312,14 @@ struct answer {
     bool has_fence;
     bool has_ttl;
     bool has_count;
+    bool has_permits;
     uint32_t lock;  /* of name=, else the request's */
     uint64_t fence; /* the first of them */
     uint64_t fences[CLIENT_TASKS];
     uint32_t fence_count;
     uint64_t ttl_ms;
     uint64_t count;
+    uint64_t permits;
 };
 
 /* PING or HELD is answered. */
@@ -413,6 +431,37 @@ void claim_answered(
 
 /* A CLAIM of what was never held. */
 void send_unclaimed(struct client *client);
+
+/* --- client_detached.c ---------------------------------------------------- */
+
+/* A LOCK with detached=1 is answered OK. */
+void detached_granted(
+    struct task *task, const struct request *request, const struct answer *a);
+
+/* Prolongs a detached hold of anybody's, gives it back, or tries that with a
+ * fence of none. */
+void detached_fidget(struct client *client);
+void detached_answered(struct client *client, const struct request *request,
+    const struct answer *a);
+
+/* Winding up: all of them are given back. */
+void detached_wind_up(struct client *client);
+
+/* --- client_await.c ------------------------------------------------------- */
+
+/* NULL: not now. */
+struct request *await_send(
+    struct client *client, uint32_t lock, uint32_t wait_ms);
+void await_fidget(struct client *client);
+void await_answered(struct client *client, const struct request *request,
+    const struct answer *a);
+
+/* All has come to rest, and nobody has a lock: none is left. */
+void awaits_check(struct client *client, uint64_t since_us);
+
+/* False: it holds no such lock with wanted=1, or nobody is said to wait. */
+bool wanted_told(
+    struct client *client, uint32_t lock, uint32_t owner, uint64_t waiters);
 
 /* --- client_watch.c ------------------------------------------------------- */
 

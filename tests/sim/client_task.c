@@ -336,6 +336,38 @@ task_send_note(struct task *task)
     wire_end(client);
 }
 
+/* Some of its permits, now and then more than it has. From now on it relies on
+ * the rest only, whatever the answer will be. */
+static void
+task_send_part(struct task *task)
+{
+    struct client *client = task->client;
+    uint32_t permits = task->wish.permits;
+
+    if (!task->here || task->vague || task->parts > 0 || task->count != 1 ||
+        task->locks > 0 || task->unlocks > 0 || permits < 2 ||
+        task->belief == 0)
+        return;
+    struct request *request = task_begin(task, VERB_PART);
+    if (request == NULL)
+        return;
+    uint32_t given = 1 + (uint32_t)world_below(client->world, permits - 1);
+    if (world_odds(client->world, 6)) {
+        request->misfits = true;
+        given = permits + 1;
+    } else {
+        task->wish.permits = permits - given;
+        check_permits(
+            client->world->check, task->belief, task->wish.permits, false);
+    }
+    request->wish.permits = task->wish.permits;
+    task->parts++;
+    wire_pair(client, "permits", given);
+    if (world_odds(client->world, 2))
+        send_fence(request, client, task->fence);
+    wire_end(client);
+}
+
 /* Shorter or longer. */
 static uint64_t
 draw_renewal(struct world *world)
@@ -372,6 +404,18 @@ send_show(struct client *client)
 static void
 client_fidget(struct client *client)
 {
+    struct world *world = client->world;
+
+    if (client->wind == WIND_NOT && world->plan.detaches > 0 &&
+        world_below(world, 100) < world->plan.detaches) {
+        detached_fidget(client);
+        return;
+    }
+    if (client->wind == WIND_NOT && world->plan.awaits > 0 &&
+        world_below(world, 100) < world->plan.awaits) {
+        await_fidget(client);
+        return;
+    }
     switch (world_below(client->world, 32)) {
     case 0:
         (void)wire_request(client, VERB_PING);
@@ -404,6 +448,11 @@ task_fidget(struct task *task)
 {
     struct world *world = world_of(task);
 
+    if (world->plan.parts > 0 && task->wish.permits > 1 &&
+        world_below(world, 100) < world->plan.parts) {
+        task_send_part(task);
+        return;
+    }
     if (task->lease_ms > 0 && world_odds(world, 3)) {
         task_send_renew(task, draw_renewal(world));
         return;
@@ -789,6 +838,7 @@ tasks_reset(struct client *client, bool dead)
         task->locks = 0;
         task->unlocks = 0;
         task->renews = 0;
+        task->parts = 0;
         task->cap_us = UINT64_MAX;
     }
 }

@@ -18,8 +18,11 @@ const char *const verb_names[VERB_COUNT] = {
     [VERB_HELLO] = "HELLO",
     [VERB_LOCK] = "LOCK",
     [VERB_UNLOCK] = "UNLOCK",
+    [VERB_PART] = "UNLOCK",
     [VERB_RENEW] = "RENEW",
     [VERB_NOTE] = "NOTE",
+    [VERB_GIVE_BACK] = "UNLOCK",
+    [VERB_PROLONG] = "RENEW",
     [VERB_CANCEL] = "CANCEL",
     [VERB_SHOW] = "SHOW",
     [VERB_HELD] = "HELD",
@@ -27,6 +30,7 @@ const char *const verb_names[VERB_COUNT] = {
     [VERB_QUIT] = "QUIT",
     [VERB_CLAIM] = "CLAIM",
     [VERB_WATCH] = "WATCH",
+    [VERB_AWAIT] = "AWAIT",
     [VERB_UNWATCH] = "UNWATCH",
     [VERB_BREAK] = "BREAK",
     [VERB_KILL] = "KILL",
@@ -46,24 +50,28 @@ static const struct {
     {"UNKNOWN", "retry=0", TO(BAD)},
     {"TOOLONG", "retry=0", TO(BAD)},
     {"LIMIT", "retry=1", TO_ALL},
-    {"BUSY", "retry=1", TO(LOCK)},
-    {"TIMEOUT", "retry=1", TO(LOCK)},
-    {"CANCELLED", "retry=1", TO(LOCK)},
+    {"BUSY", "retry=1", TO(LOCK) | TO(AWAIT)},
+    {"TIMEOUT", "retry=1", TO(LOCK) | TO(AWAIT)},
+    {"CANCELLED", "retry=1", TO(LOCK) | TO(AWAIT)},
     {"NOTHELD", "retry=0",
-        TO(UNLOCK) | TO(RENEW) | TO(NOTE) | TO(UNWATCH) | TO(KILL)},
-    {"STALE", "retry=0", TO(UNLOCK) | TO(RENEW) | TO(NOTE)},
-    {"LOST", "retry=0", TO(UNLOCK) | TO(RENEW) | TO(NOTE) | TO(CLAIM)},
-    {"CONFLICT", "retry=0", TO(LOCK) | TO(BAD)},
+        TO(UNLOCK) | TO(RENEW) | TO(NOTE) | TO(UNWATCH) | TO(KILL) |
+            TO(GIVE_BACK) | TO(PROLONG) | TO(PART)},
+    {"STALE", "retry=0", TO(UNLOCK) | TO(RENEW) | TO(NOTE) | TO(PART)},
+    {"LOST", "retry=0",
+        TO(UNLOCK) | TO(RENEW) | TO(NOTE) | TO(CLAIM) | TO(PART)},
+    {"CONFLICT", "retry=0",
+        TO(LOCK) | TO(GIVE_BACK) | TO(PROLONG) | TO(PART) | TO(BAD)},
     {"DEADLOCK", "retry=1", TO(LOCK)},
     {"UNAVAILABLE", "retry=1",
         TO(LOCK) | TO(RENEW) | TO(NOTE) | TO(SHOW) | TO(CLAIM) | TO(WATCH) |
-            TO(BREAK) | TO(HELD)},
+            TO(BREAK) | TO(HELD) | TO(GIVE_BACK) | TO(PROLONG) | TO(AWAIT)},
     {"INDOUBT", "retry=1",
-        TO(LOCK) | TO(UNLOCK) | TO(RENEW) | TO(NOTE) | TO(CLAIM) | TO(BREAK)},
-    {"DRAINING", "retry=1", TO(LOCK) | TO(CLAIM) | TO(BAD)},
+        TO(LOCK) | TO(UNLOCK) | TO(RENEW) | TO(NOTE) | TO(CLAIM) | TO(BREAK) |
+            TO(GIVE_BACK) | TO(PROLONG) | TO(PART)},
+    {"DRAINING", "retry=1", TO(LOCK) | TO(CLAIM) | TO(AWAIT) | TO(BAD)},
     {"INTERNAL", "retry=0",
         TO(LOCK) | TO(UNLOCK) | TO(RENEW) | TO(NOTE) | TO(SHOW) | TO(CLAIM) |
-            TO(BREAK)},
+            TO(BREAK) | TO(GIVE_BACK) | TO(PROLONG) | TO(PART)},
 };
 
 /* A line that came, cut into words; free text is left out. */
@@ -165,8 +173,7 @@ wire_begin(struct client *client, enum verb verb, struct task *task)
     wire_tag(client, request->serial);
     if (verb != VERB_BAD)
         wire_word(client, verb_names[verb]);
-    if (verb == VERB_CANCEL) {
-        require(task != NULL);
+    if (verb == VERB_CANCEL && task != NULL) {
         wire_put(client, " ", 1);
         wire_tag(client, task->asking);
     } else if (task != NULL) {
@@ -213,6 +220,17 @@ void
 wire_end(struct client *client)
 {
     wire_put(client, "\n", 1);
+}
+
+bool
+wire_cancel(struct client *client, uint64_t serial)
+{
+    if (wire_begin(client, VERB_CANCEL, NULL) == NULL)
+        return false;
+    wire_put(client, " ", 1);
+    wire_tag(client, serial);
+    wire_end(client);
+    return true;
 }
 
 void
@@ -401,6 +419,7 @@ answer_read(const struct line *line, struct answer *a)
     fences_read(line_value(line, "fence"), a);
     a->has_ttl = line_number(line, "ttl_ms", &a->ttl_ms);
     a->has_count = line_number(line, "count", &a->count);
+    a->has_permits = line_number(line, "permits", &a->permits);
 }
 
 /* The code of an ERR, where it makes sense for the request. */
@@ -501,7 +520,15 @@ answer_final(struct client *client, const struct request *request,
                 !(client->draining && strcmp(a->code, "INDOUBT") == 0)))
             wire_broken(client, line, "an UNLOCK of nothing");
         break;
+    case VERB_AWAIT:
+        await_answered(client, request, a);
+        break;
+    case VERB_GIVE_BACK:
+    case VERB_PROLONG:
+        detached_answered(client, request, a);
+        break;
     case VERB_LOCK:
+    case VERB_PART:
     case VERB_RENEW:
     case VERB_NOTE:
     case VERB_CANCEL:
@@ -599,6 +626,18 @@ watch_event(struct client *client, const struct line *line, bool held)
 }
 
 static void
+read_wanted(struct client *client, const struct line *line)
+{
+    uint64_t waiters;
+    uint32_t lock;
+
+    if (line->count < 4 || !lock_of(client, line->words[2], &lock) ||
+        !line_number(line, "waiters", &waiters) ||
+        !wanted_told(client, lock, owner_of(line), waiters))
+        wire_broken(client, line, "it holds nothing with wanted=1");
+}
+
+static void
 read_bye(struct client *client, const struct line *line)
 {
     bool asked = word_is(line, 2, "quit") || word_is(line, 2, "eof");
@@ -670,6 +709,8 @@ read_event(struct client *client, const struct line *line)
     } else if (word_is(line, 1, "HELD") || word_is(line, 1, "FREE")) {
         if (!watch_event(client, line, word_is(line, 1, "HELD")))
             wire_broken(client, line, "nobody watches that");
+    } else if (word_is(line, 1, "WANTED")) {
+        read_wanted(client, line);
     } else if (word_is(line, 1, "BYE")) {
         read_bye(client, line);
     }

@@ -112,6 +112,26 @@ struct drill {
     uint64_t serial; /* of its events; the only thing that outlives it */
 };
 
+/*
+ * A detached hold. Its fence goes from client to client. Any client may give
+ * the hold back, or prolong it, at any broker.
+ */
+struct baton {
+    uint64_t fence; /* 0: this place is free */
+    uint32_t lock;
+    uint32_t belief;      /* the judge's; 0: nobody relies on it any more */
+    uint32_t renewals;    /* with an end that may come true */
+    uint32_t turn;        /* of the latest of them */
+    uint32_t unlocks;     /* that were sent */
+    bool given;           /* an UNLOCK was answered OK */
+    uint64_t true_began;  /* when its OK came */
+    uint64_t true_until;  /* the end that was told, or an earlier one */
+    uint64_t true_cap;    /* the earliest end that these may bring */
+    uint64_t true_asking; /* no further UNLOCK before */
+};
+
+#define BATONS 64
+
 struct fleet {
     struct world *world; /* ref */
     uint32_t count;
@@ -125,6 +145,7 @@ struct fleet {
     bool settled;              /* after the last of them */
     bool left[PLAN_LOCKS_MAX]; /* a lost broker has tickets there */
     struct drill drill;
+    struct baton batons[BATONS];
 };
 
 /* Whether there is something to be done now: the next drill, or the end. */

@@ -16,6 +16,7 @@
 #define CLIENT_REQUESTS 32  /* unanswered ones of a client, at most */
 #define PACE            200 /* deeds of a client while something lasts */
 #define TERM_MS         900000
+#define DETACHED_TERMS  4     /* the longest lease= with detached=1 */
 #define SILENCE_MS      10000 /* as by session.tcp_user_timeout's default */
 #define ROLL_STEPS      4
 #define ROLL_END_US     1500000 /* a broker that drains is killed by then */
@@ -101,6 +102,19 @@ plan_sentinels(struct plan *plan)
         return;
     plan->sentinels = random_below(&random, 3) == 0 ? 5 : 3;
     plan->replicas = (uint32_t)between(&random, 1, 2);
+}
+
+/* Requests of later versions, in the same way. */
+static void
+plan_later_deeds(struct plan *plan)
+{
+    struct random random;
+
+    random_init(&random, plan->seed * 2 + 20);
+    plan->detaches = percent(&random, 40);
+    plan->parts = percent(&random, 80);
+    plan->awaits = percent(&random, 40);
+    plan->wants = percent(&random, 80);
 }
 
 /* Independent masters, in the same way, but fewer: each costs several times as
@@ -228,6 +242,8 @@ plan_late_us(const struct plan *plan)
         late_ms += plan->silence_ms - SILENCE_MS;
     if (plan->settle_ms > plan->lease_ms)
         late_ms += plan->settle_ms - plan->lease_ms;
+    if (plan->detaches > 0)
+        late_ms += plan_detached_ms(plan);
     return late_ms * 1000;
 }
 
@@ -235,6 +251,12 @@ uint32_t
 plan_term_ms(const struct plan *plan)
 {
     return plan->lease_ms < TERM_MS ? plan->lease_ms : TERM_MS;
+}
+
+uint32_t
+plan_detached_ms(const struct plan *plan)
+{
+    return DETACHED_TERMS * plan_term_ms(plan);
 }
 
 bool
@@ -503,6 +525,7 @@ plan_draw(struct plan *plan, uint64_t seed, uint64_t run_us)
     plan_configure(plan);
     plan_name(plan);
     plan_peers(plan);
+    plan_later_deeds(plan);
 }
 
 /* --- locks ---------------------------------------------------------------- */
@@ -586,7 +609,8 @@ plan_print(const struct plan *plan)
         "replicas=%u cluster=%d sentinels=%u locks=%u think=%.1fms hold=%.1fms "
         "latency=%" PRIu64 "us jitter=%" PRIu64
         "us skew=%.1fms fault=%.1fms\n%%: semaphores=%u shares=%u "
-        "several=%u nests=%u keeps=%u watches=%u delays=%u conflicts=%u\n"
+        "several=%u nests=%u keeps=%u watches=%u delays=%u conflicts=%u "
+        "detaches=%u parts=%u awaits=%u wants=%u\n"
         "leases: peers=%u short_ms=%u rolls=%u\n"
         "faults:",
         plan->seed, (double)plan->run_us / 1e6, plan->brokers, plan->clients,
@@ -595,7 +619,8 @@ plan_print(const struct plan *plan)
         plan->latency_us, plan->jitter_us, (double)plan->skew_us / 1e3,
         (double)plan->fault_us / 1e3, plan->semaphores, plan->shares,
         plan->several, plan->nests, plan->keeps, plan->watches, plan->delays,
-        plan->conflicts, plan->peers, plan->short_ms, plan->rolls);
+        plan->conflicts, plan->detaches, plan->parts, plan->awaits, plan->wants,
+        plan->peers, plan->short_ms, plan->rolls);
     for (int i = 0; i < FAULT_COUNT; i++)
         if (plan->fault_weight[i] > 0)
             printf(" %s=%u", fault_names[i], plan->fault_weight[i]);
@@ -635,6 +660,10 @@ plan_print(const struct plan *plan)
     X(watches)    \
     X(delays)     \
     X(conflicts)  \
+    X(detaches)   \
+    X(parts)      \
+    X(awaits)     \
+    X(wants)      \
     X(run_us)
 
 static bool

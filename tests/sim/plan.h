@@ -128,6 +128,10 @@ struct plan {
     uint32_t watches;    /* of the clients */
     uint32_t delays;     /* LOCKs with a lock-delay */
     uint32_t conflicts;  /* LOCKs that do not fit, on purpose */
+    uint32_t detaches;   /* LOCKs with detached=1, and what comes of them */
+    uint32_t awaits;     /* steps of clients that AWAIT a lock */
+    uint32_t wants;      /* LOCKs with wanted=1 */
+    uint32_t parts;      /* holds of several permits that give some back */
 };
 
 #define PLAN_LOCKS_MAX 64
@@ -143,6 +147,9 @@ uint64_t plan_silence_us(const struct plan *plan);
 
 /* A lease, but no more than a request may name four times. */
 uint32_t plan_term_ms(const struct plan *plan);
+
+/* The longest lease= of a detached hold, in ms. */
+uint32_t plan_detached_ms(const struct plan *plan);
 
 /* So much later than usual a lock is free, at most. */
 uint64_t plan_late_us(const struct plan *plan);

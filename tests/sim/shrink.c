@@ -79,6 +79,10 @@ static const size_t deeds[] = {
     offsetof(struct plan, watches),
     offsetof(struct plan, delays),
     offsetof(struct plan, conflicts),
+    offsetof(struct plan, detaches),
+    offsetof(struct plan, parts),
+    offsetof(struct plan, awaits),
+    offsetof(struct plan, wants),
     offsetof(struct plan, audit_ms),
     offsetof(struct plan, break_ms),
 };
