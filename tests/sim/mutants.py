@@ -21,6 +21,7 @@ from pathlib import Path
 import planted
 import planted_audit
 import planted_change
+import planted_detached
 import planted_fence
 import planted_kinds
 import planted_named
@@ -35,7 +36,7 @@ FOLDERS = ("daemon", "proto", "lua", "conf", "tests/sim")
 
 GROUPS = (planted, planted_kinds, planted_settled, planted_strict,
           planted_quorum, planted_audit, planted_fence, planted_turns,
-          planted_named, planted_change)
+          planted_named, planted_change, planted_detached)
 
 # name: (place, what is there, the mistake, what it is, more changes). A place
 # is the name of a function, or a file for what is in none.
