@@ -379,11 +379,15 @@ SESSION_TEST(asked_twice)
     rig_status(rig, rig_op(rig, OP_UNLOCK_DETACHED), OP_UNKNOWN);
     rig_status(rig, rig_op(rig, OP_UNLOCK_DETACHED), OP_MISSING);
     rig_expect(rig, s, "4 ERR INDOUBT retry=1"); /* not: the hold stands */
+    rig_say(rig, s, "5 RENEW a fence=77 lease=1h detached=1");
+    rig_status(rig, rig_op(rig, OP_RENEW_DETACHED), OP_UNKNOWN);
+    rig_status(rig, rig_op(rig, OP_RENEW_DETACHED), OP_MISSING);
+    rig_expect(rig, s, "5 ERR INDOUBT retry=1"); /* not: with its end */
     rig_say(rig, s, "3 UNLOCK a fence=77 detached=1");
     rig_pass(rig, 6000);
     rig_status(rig, rig_op(rig, OP_UNLOCK_DETACHED), OP_UNKNOWN);
     rig_expect(rig, s, "3 ERR INDOUBT retry=1");
-    ck_assert_uint_eq(rig_count(rig, COUNTER_refused_indoubt), 3);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_refused_indoubt), 4);
     nothing_left(rig);
 }
 

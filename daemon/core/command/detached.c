@@ -95,14 +95,14 @@ static void
 detached_refuse(struct core *core, struct request *request, const struct op *op)
 {
     enum op_status status = op->result.status;
-    bool missing = status == OP_GONE || status == OP_MISSING;
+    bool gone = status == OP_GONE && request->command == COMMAND_UNLOCK;
 
-    /* The first time may have ended it. */
-    if (missing && op->retry && request->command == COMMAND_UNLOCK) {
+    /* The first time may have ended it, or set its end. */
+    if (op->retry && (gone || status == OP_MISSING)) {
         count(core->counters, COUNTER_refused_indoubt);
         request_refuse(core, request, ERROR_INDOUBT,
-            status == OP_GONE ? "the hold has ended: by this request, or before"
-                              : not_known);
+            gone ? "the hold has ended: by this request, or before"
+                 : not_known);
         return;
     }
     switch (status) {
