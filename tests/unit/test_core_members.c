@@ -316,6 +316,31 @@ SESSION_TEST(beside_a_watch)
     rig_silent(rig, t);
 }
 
+/* The state that an earlier AWAIT has seen is old: nothing has kept it up to
+ * date. */
+SESSION_TEST(before_an_await)
+{
+    struct op_ticket ticket = member(1);
+    struct op_result held = {
+        .status = OP_OK, .holders = 1, .tickets = &ticket, .ticket_count = 1};
+    unsigned t = rig_open(rig);
+
+    watch_members(rig, s, 1);
+    rig_say(rig, t, "1 AWAIT a");
+    rig_finish(rig, rig_op(rig, OP_INSPECT), held);
+    if (_i == 1)
+        rig_news(rig, "W" KEY, sizeof("W" KEY) - 1);
+    rig_ask(rig, t, "2 CANCEL 1", "1 ERR CANCELLED retry=1");
+    rig_expect(rig, t, "2 OK");
+    if (_i == 1)
+        rig_finish(rig, rig_op(rig, OP_INSPECT), held);
+    rig_news(rig, "W" KEY, sizeof("W" KEY) - 1);
+    rig_no_op(rig);
+    rig_say(rig, t, "3 AWAIT a");
+    rig_status(rig, rig_op(rig, OP_INSPECT), OP_GONE);
+    rig_expect(rig, t, "3 OK fence=10 note=n");
+}
+
 Suite *
 core_members_suite(void)
 {
@@ -332,6 +357,7 @@ core_members_suite(void)
     tcase_add_test(tests, refused);
     tcase_add_test(tests, one_watch_a_lock);
     tcase_add_test(tests, beside_a_watch);
+    tcase_add_loop_test(tests, before_an_await, 0, 2);
     suite_add_tcase(suite, tests);
     return suite;
 }

@@ -52,6 +52,7 @@ watch_free(struct core *core, struct watch *watch)
     lock->waiters_watched -= watch->kind == WATCH_WAITERS;
     core->awaiting -= watch->kind == WATCH_AWAIT;
     lock->inspected -= watch->kind != WATCH_MEMBERS;
+    lock->news.known &= lock->inspected > 0;
     lock->members.watched -= watch->kind == WATCH_MEMBERS;
     lock->members.known &= lock->members.watched > 0;
     slab_free(&core->watches, watch);
@@ -329,6 +330,8 @@ watch_inspected(struct core *core, struct op *op)
     if (!handle_equal(lock->watch_op, slab_handle(&core->ops, op)))
         return;
     lock->watch_op = HANDLE_NONE;
+    if (lock->inspected == 0)
+        return;
     if (status != OP_OK && status != OP_GONE) {
         watch_looked(core, lock, status);
         return;
