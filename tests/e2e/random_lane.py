@@ -18,6 +18,28 @@ class Violation(AssertionError):
     """An answer that the model does not know."""
 
 
+class Members:
+    """The members of a lock, as a watch with members=1 tells them."""
+
+    def __init__(self):
+        self.complete, self.fences = False, set()
+
+    def take(self, word, pairs):
+        fence = int(pairs.get("fence", 0))
+        if "begin" in pairs:
+            self.__init__()
+        elif word == "MEMBERS":
+            self.complete = True
+            assert len(self.fences) == int(pairs["members"]), pairs
+        elif word == "JOINED":
+            assert fence not in self.fences, pairs
+            self.fences.add(fence)
+        else:
+            assert fence in self.fences, pairs
+            if word == "LEFT":
+                self.fences.remove(fence)
+
+
 class Client:
     """One session; connected again whenever that is over."""
 
@@ -28,7 +50,8 @@ class Client:
         self.session = ""
         self.gen = 1
         self.tag = 0
-        self.watches = {}  # lock: the fence told last; 0: FREE; or None
+        # lock: the fence told last; 0: FREE; or None. Or its Members.
+        self.watches = {}
         self.awaits = {}   # tag: Await
 
     def next_tag(self):
@@ -126,6 +149,9 @@ class Lane:
                 rest[0], pairs.get("owner", ""), pairs["reason"])))
         elif word in ("HELD", "FREE"):
             self.take_news(client, word, rest[0], pairs)
+        elif word in ("MEMBERS", "JOINED", "CHANGED", "LEFT"):
+            if rest[0] in client.watches:
+                client.watches[rest[0]].take(word, pairs)
         elif word == "BYE":
             self.seen.append((client.number, "*", "BYE", rest[0]))
         elif word not in ("HELLO", "JEOPARDY", "SAFE"):
@@ -264,6 +290,9 @@ class Lane:
             return False
         lock = self.model.locks[name]
         held = [ticket.fence for ticket in lock.granted()]
+        if isinstance(told, Members):
+            return told.complete and len(told.fences) == len(held) and \
+                max(told.fences, default=0) >= max(held, default=0)
         if not held:
             return told == 0
         return told > 0 and told >= max(held)

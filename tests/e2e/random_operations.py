@@ -10,7 +10,7 @@ import time
 
 from harness import HEAD_AT, wait_until
 from harness.crowd import Crowd
-from random_lane import PATIENCE, Await, Lane, Violation
+from random_lane import PATIENCE, Await, Lane, Members, Violation
 from semantics import Ask, Several
 
 SETTINGS = {"lease.default": "10s"}
@@ -366,8 +366,10 @@ class Player(Lane):
         return True
 
     def watch(self, client, name):
-        client.watches[name] = None
-        yield from self.simple(client, f"WATCH {name}")
+        members = self.random.random() < 0.5
+        client.watches[name] = Members() if members else None
+        yield from self.simple(
+            client, f"WATCH {name} members=1" if members else f"WATCH {name}")
         yield from self.check_watches({name})
 
     def do_unwatch(self):
