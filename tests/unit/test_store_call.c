@@ -1070,8 +1070,8 @@ SRIG_TEST(inspected_age, srig_single())
         ck_assert_uint_eq(op->result.ticket_count, 1);
         ck_assert_uint_eq(
             op->result.tickets[0].age_ms, i == 0 ? 7200000 : 3600000);
-        conn->rose_at_us = srig_time_us(rig);
-        conn->risen_us = UINT64_C(3600000000);
+        conn->clock.rose_at_us = srig_time_us(rig);
+        conn->clock.risen_us = UINT64_C(3600000000);
     }
 }
 

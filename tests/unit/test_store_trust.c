@@ -1948,15 +1948,15 @@ SRIG_TEST(ages, begin(SETTLE_MS, R40 " " I40))
 
     (void)pass(rig, 0, 60000);
     (void)asked(rig, 1);
-    ck_assert_uint_eq(conn->rose_at_us, 0);
+    ck_assert_uint_eq(conn->clock.rose_at_us, 0);
     if (_i == 1)
-        conn->clock_at_us -= 20 * SECOND_US;
+        conn->clock.at_us -= 20 * SECOND_US;
     rig->clock_us += (int64_t)HOUR_US;
     uint64_t age = age_us(rig, since_us);
     ck_assert_uint_gt(age, 59 * SECOND_US);
     ck_assert_uint_lt(age, 61 * SECOND_US);
-    ck_assert_uint_gt(conn->rose_at_us, since_us + HOUR_US);
-    ck_assert_uint_le(conn->rose_at_us, srig_time_us(rig));
+    ck_assert_uint_gt(conn->clock.rose_at_us, since_us + HOUR_US);
+    ck_assert_uint_le(conn->clock.rose_at_us, srig_time_us(rig));
     /* The answer just before is at least as old. */
     (void)pass(rig, 0, 10000);
     age = age_us(rig, since_us + 60 * SECOND_US);
@@ -1972,7 +1972,7 @@ SRIG_TEST(ages, begin(SETTLE_MS, R40 " " I40))
     age = age_us(rig, since_us);
     ck_assert_uint_gt(age, 69 * SECOND_US);
     ck_assert_uint_lt(age, 72 * SECOND_US);
-    ck_assert_uint_le(conn->rose_at_us, srig_time_us(rig));
+    ck_assert_uint_le(conn->clock.rose_at_us, srig_time_us(rig));
     rig->clock_us += (int64_t)HOUR_US;
     ck_assert_uint_lt(age_us(rig, since_us), 72 * SECOND_US);
 }

@@ -83,6 +83,16 @@ struct conn_fault {
     char said[HEALTH_SAID_MAX]; /* by Redis or the system; printable */
 };
 
+/* The clock of a node. */
+struct node_clock {
+    int64_t least_us;    /* it is ahead of ours by this at least */
+    int64_t most_us;     /* and by this at most */
+    uint64_t at_us;      /* when that was found; 0: it is not known */
+    uint64_t steady_us;  /* since then it has not stepped */
+    uint64_t risen_us;   /* by so much it was set forward, as far as seen */
+    uint64_t rose_at_us; /* its own time then, the last one; 0: never */
+};
+
 struct conn {
     enum conn_state state;
     uint32_t index;
@@ -125,19 +135,14 @@ struct conn {
     bool ids_asked;  /* INFO is under way */
     uint64_t sources[STORE_NODES_MAX / 64]; /* see history_inherit() */
     uint64_t since_us;                      /* the history is known */
-    uint64_t mark_us;      /* when to read or write the marker */
-    bool mark_refused;     /* that is not allowed there, or there is no room */
-    int64_t clock_us;      /* the node's clock less ours; at least this */
-    int64_t clock_most_us; /* and at most this */
-    uint64_t clock_at_us;  /* when that was found; 0: it is not known */
-    uint64_t steady_us;    /* since then it has not stepped */
-    uint64_t risen_us;     /* by so much it was set forward, as far as seen */
-    uint64_t rose_at_us;   /* its own time then, the last one; 0: never */
-    struct list held;      /* answered calls that wait for replicas */
-    uint32_t held_count;   /* and those that have been confirmed */
-    uint64_t wait_us;      /* replicas are not asked before that */
-    uint64_t peers_us;     /* when to tell other brokers of us; see peers.c */
-    uint32_t differs;      /* so often in a row another one was otherwise */
+    uint64_t mark_us;  /* when to read or write the marker */
+    bool mark_refused; /* that is not allowed there, or there is no room */
+    struct node_clock clock;
+    struct list held;    /* answered calls that wait for replicas */
+    uint32_t held_count; /* and those that have been confirmed */
+    uint64_t wait_us;    /* replicas are not asked before that */
+    uint64_t peers_us;   /* when to tell other brokers of us; see peers.c */
+    uint32_t differs;    /* so often in a row another one was otherwise */
     uint64_t differ_told_us;
     struct replicas replicas;
 };

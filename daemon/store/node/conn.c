@@ -87,9 +87,9 @@ history_forget(struct conn *conn)
     conn->history = HISTORY_NEW;
     conn->since_us = 0;
     conn->mark_us = 0;
-    conn->clock_at_us = 0;
-    conn->risen_us = 0;
-    conn->rose_at_us = 0;
+    conn->clock.at_us = 0;
+    conn->clock.risen_us = 0;
+    conn->clock.rose_at_us = 0;
     memset(conn->sources, 0, sizeof(conn->sources));
 }
 

@@ -45,8 +45,8 @@ fence_clock_floor(const struct store *store)
 
     for (uint16_t i = 0; i < store->node_count; i++) {
         const struct conn *conn = &store->conns[i];
-        uint64_t time_us = store->now_us + (uint64_t)conn->clock_us;
-        if (conn->clock_at_us > 0 && fence_us > time_us + FAR_US / 2)
+        uint64_t time_us = store->now_us + (uint64_t)conn->clock.least_us;
+        if (conn->clock.at_us > 0 && fence_us > time_us + FAR_US / 2)
             return 0;
     }
     return fence_us + JUMP_US;

@@ -313,20 +313,21 @@ static int64_t
 clock_was_set(struct conn *conn, int64_t least_us, int64_t most_us,
     uint64_t time_us, uint64_t now_us)
 {
-    int64_t drift_us = (int64_t)((now_us - conn->clock_at_us) / CLOCK_DRIFT);
-    int64_t low_us = conn->clock_us - drift_us;
-    int64_t high_us = conn->clock_most_us + drift_us;
+    int64_t drift_us = (int64_t)((now_us - conn->clock.at_us) / CLOCK_DRIFT);
+    int64_t low_us = conn->clock.least_us - drift_us;
+    int64_t high_us = conn->clock.most_us + drift_us;
 
     if (least_us > high_us) {
-        conn->risen_us += (uint64_t)(most_us - low_us);
-        conn->rose_at_us = time_us;
+        conn->clock.risen_us += (uint64_t)(most_us - low_us);
+        conn->clock.rose_at_us = time_us;
         return least_us - high_us;
     }
     if (most_us < low_us) {
         uint64_t by_us = (uint64_t)(low_us - most_us);
-        conn->risen_us -= by_us < conn->risen_us ? by_us : conn->risen_us;
-        if (conn->rose_at_us > time_us)
-            conn->rose_at_us = time_us;
+        conn->clock.risen_us -=
+            by_us < conn->clock.risen_us ? by_us : conn->clock.risen_us;
+        if (conn->clock.rose_at_us > time_us)
+            conn->clock.rose_at_us = time_us;
     }
     return 0;
 }
@@ -341,10 +342,10 @@ history_age_us(const struct conn *conn, uint64_t since_us, uint64_t time_us)
 {
     uint64_t age_us = time_us > since_us ? time_us - since_us : 0;
     uint64_t after_us =
-        time_us > conn->rose_at_us ? time_us - conn->rose_at_us : 0;
+        time_us > conn->clock.rose_at_us ? time_us - conn->clock.rose_at_us : 0;
 
-    require(since_us < conn->rose_at_us);
-    age_us -= conn->risen_us < age_us ? conn->risen_us : age_us;
+    require(since_us < conn->clock.rose_at_us);
+    age_us -= conn->clock.risen_us < age_us ? conn->clock.risen_us : age_us;
     return age_us > after_us ? age_us : after_us;
 }
 
@@ -356,43 +357,44 @@ history_clock(struct store *store, struct conn *conn, uint64_t time_us,
     uint64_t way_us = now_us - sent_us;
     int64_t most_us = (int64_t)(time_us - sent_us + way_us / CLOCK_DRIFT);
     bool known =
-        conn->clock_at_us > 0 && now_us - conn->clock_at_us < CLOCK_HEARD_US;
-    uint64_t drift_us = known ? (now_us - conn->clock_at_us) / CLOCK_DRIFT : 0;
+        conn->clock.at_us > 0 && now_us - conn->clock.at_us < CLOCK_HEARD_US;
+    uint64_t drift_us = known ? (now_us - conn->clock.at_us) / CLOCK_DRIFT : 0;
     char name[80];
 
     (void)fence_clock_hear(store, time_us, now_us);
-    conn->clock_us -= (int64_t)drift_us;
-    conn->clock_most_us += (int64_t)drift_us;
-    conn->clock_at_us += drift_us * CLOCK_DRIFT;
-    if (known && least_us <= conn->clock_most_us && most_us >= conn->clock_us) {
-        if (least_us > conn->clock_us)
-            conn->clock_us = least_us;
-        if (most_us < conn->clock_most_us)
-            conn->clock_most_us = most_us;
+    conn->clock.least_us -= (int64_t)drift_us;
+    conn->clock.most_us += (int64_t)drift_us;
+    conn->clock.at_us += drift_us * CLOCK_DRIFT;
+    if (known && least_us <= conn->clock.most_us &&
+        most_us >= conn->clock.least_us) {
+        if (least_us > conn->clock.least_us)
+            conn->clock.least_us = least_us;
+        if (most_us < conn->clock.most_us)
+            conn->clock.most_us = most_us;
         return;
     }
     if (known && store->settings.settle_us > 0) {
         count(store->counters, COUNTER_redis_clock_steps);
         log_write(LOG_WARN, "redis_clock_stepped",
             log_word("node", conn_name(store, conn, name, sizeof(name))),
-            log_signed("by_ms", (least_us - conn->clock_us) / 1000));
+            log_signed("by_ms", (least_us - conn->clock.least_us) / 1000));
     }
-    if (conn->clock_at_us > 0 &&
+    if (conn->clock.at_us > 0 &&
         clock_was_set(conn, least_us, most_us, time_us, now_us) >
             (int64_t)store->settings.idle_after_ms * LEAP_US &&
         conn->index < CONN_ACK && store->settings.settle_us > 0)
         history_doubt(store, conn, false, now_us);
-    conn->clock_us = least_us;
-    conn->clock_most_us = most_us;
-    conn->clock_at_us = now_us;
-    conn->steady_us = now_us;
+    conn->clock.least_us = least_us;
+    conn->clock.most_us = most_us;
+    conn->clock.at_us = now_us;
+    conn->clock.steady_us = now_us;
 }
 
 uint32_t
 history_steady_ms(
     const struct store *store, const struct conn *conn, uint64_t now_us)
 {
-    uint64_t at_us = conn->steady_us + peers_settle_us(store, now_us);
+    uint64_t at_us = conn->clock.steady_us + peers_settle_us(store, now_us);
 
     return at_us > now_us ? (uint32_t)((at_us - now_us) / 1000 + 1) : 0;
 }
@@ -401,7 +403,8 @@ uint32_t
 history_within_us(const struct store *store, const struct conn *conn)
 {
     uint64_t margin_us = store->settings.settle_us / 100 * MARGIN_PERCENT;
-    uint64_t way_us = 2 * (uint64_t)(conn->clock_most_us - conn->clock_us);
+    uint64_t way_us =
+        2 * (uint64_t)(conn->clock.most_us - conn->clock.least_us);
 
     if (store->settings.settle_us == 0)
         return UINT32_MAX;

@@ -71,8 +71,9 @@ own_safety(const struct store *store)
 static uint64_t
 node_time_ms(const struct conn *conn, uint64_t now_us)
 {
-    return conn->clock_at_us > 0 ? (now_us + (uint64_t)conn->clock_us) / 1000
-                                 : 0;
+    return conn->clock.at_us > 0
+               ? (now_us + (uint64_t)conn->clock.least_us) / 1000
+               : 0;
 }
 
 /* Asks of a node's connection that is ready. */

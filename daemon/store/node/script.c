@@ -47,7 +47,7 @@ script_header(
         .id = conn->id,
         .channel = text_from(store->channel),
         .fence_clock_us = fence_clock_us(store, now_us),
-        .expected_us = now_us + (uint64_t)conn->clock_us,
+        .expected_us = now_us + (uint64_t)conn->clock.least_us,
         .forget_after_ms = store->settings.forget_after_ms,
         .waiters_max = store->settings.waiters_max,
         .settles_ms = history_settles_ms(store, conn, now_us),

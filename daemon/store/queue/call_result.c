@@ -45,7 +45,7 @@ tickets_age(struct store *store, const struct conn *conn,
 {
     for (uint32_t i = 0; i < result->ticket_count; i++) {
         struct op_ticket *ticket = &store->tickets[i];
-        if (ticket->since_us < conn->rose_at_us)
+        if (ticket->since_us < conn->clock.rose_at_us)
             ticket->age_ms =
                 history_age_us(conn, ticket->since_us, time_us) / 1000;
     }
