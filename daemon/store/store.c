@@ -491,7 +491,7 @@ store_totals(const struct store *store, struct store_totals *totals)
         totals->differing += conn->differs >= 2;
         if (!conn_is_ready(store, conn))
             totals->away++;
-        else if (conn->history != HISTORY_SETTLED)
+        else if (conn->history.state != HISTORY_SETTLED)
             totals->unsettled++;
     }
 }

@@ -771,7 +771,7 @@ broker_settled(const struct broker *broker)
     for (uint16_t i = 0; i < store->node_count; i++)
         if (store->nodes[i].used && (quorum || store->nodes[i].mapped) &&
             (store->conns[i].state < CONN_READY ||
-                store->conns[i].history != HISTORY_SETTLED))
+                store->conns[i].history.state != HISTORY_SETTLED))
             return false;
     return true;
 }

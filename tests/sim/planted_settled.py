@@ -11,8 +11,8 @@ PLANTED = {
                         "a node whose history has changed is trusted at once"),
     "settled-too-soon": (
         "history_tick",
-        "now_us >= conn->since_us + peers_settle_us(store, now_us))",
-        "now_us >= conn->since_us + peers_settle_us(store, now_us) / 4)",
+        "history.since_us + peers_settle_us(store, now_us))",
+        "history.since_us + peers_settle_us(store, now_us) / 4)",
         "it is trusted after a quarter of a lease"),
     "marker-of-old": ("history_marked",
                       "if (memcmp(reply->text.at, value, conn->first ? 40 : "
@@ -82,15 +82,15 @@ PLANTED = {
         "        history_doubt(store, conn, false, now_us);\n"
         "        return;\n"
         "    }\n"
-        "    if (from->history",
+        "    if (from->history.state",
         "    if (from != conn)\n"
         "        return;\n"
-        "    if (from->history",
+        "    if (from->history.state",
         "a slot is trusted wherever it comes from"),
     "marker-for-all-slots": (
         "history_marked",
-        "    if (conn->history != HISTORY_NEW)\n",
-        "    if (conn->history == HISTORY_SETTLED)\n",
+        "    if (conn->history.state != HISTORY_NEW)\n",
+        "    if (conn->history.state == HISTORY_SETTLED)\n",
         "the marker counts for slots that came from elsewhere"),
     "taken-ticket-put-back": ("ticket_is_taken",
                               "return ticket->taken > ticket->generation;",

@@ -410,13 +410,13 @@ START_TEST(becomes_a_replica)
         srig_error(rig, 0, readonly);
         break;
     case 1:
-        rig->store->conns[0].mark_us = rig->now_us;
+        rig->store->conns[0].history.mark_us = rig->now_us;
         srig_turn(rig);
         ck_assert_ptr_nonnull(strstr(srig_next(rig, 0), "SET "));
         srig_error(rig, 0, readonly);
         break;
     default:
-        rig->store->conns[0].ids_wanted = true;
+        rig->store->conns[0].history.ids_wanted = true;
         srig_sends(rig, 0, "INFO replication");
         srig_history(rig, "slave", 'r', 'k', 'i');
         srig_answer(rig, 0);
@@ -478,7 +478,7 @@ SRIG_TEST(closed_when_idle, srig_single())
     srig_pass(rig, 100);
     srig_connect(rig, 0);
     srig_serve(rig, 0);
-    rig->store->conns[0].mark_us = WHEEL_NEVER;
+    rig->store->conns[0].history.mark_us = WHEEL_NEVER;
     srig_pass(rig, 450);
     srig_expect(rig, 0, "");
     srig_pass(rig, 100);

@@ -151,7 +151,7 @@ settles(struct srig *rig, char run)
     rig->marker[0] = '\0';
     srig_lose(rig, 0);
     pass(rig, 300);
-    while (rig->store->conns[0].history != HISTORY_SETTLED) {
+    while (rig->store->conns[0].history.state != HISTORY_SETTLED) {
         ck_assert_uint_lt(ms, 60000);
         pass(rig, 100);
         ms += 100;

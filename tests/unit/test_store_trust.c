@@ -897,13 +897,13 @@ SRIG_TEST(slots_of_one_that_is_gone, begin_halves())
     struct sent sent = pass(rig, 1, 3000);
     ck_assert_uint_ge(sent.gets, 2);
     ck_assert_uint_eq(settles_ms(rig, 1, 5, id), ms - 3000);
-    uint64_t over_us = rig->store->conns[1].since_us + SETTLE_MS * 1000;
+    uint64_t over_us = rig->store->conns[1].history.since_us + SETTLE_MS * 1000;
     if (doubted && !back) { /* it was well: that is no reason of this one's */
         rig->conns[0].silent = false;
         replace(rig, 0, 'r', 'j');
         srig_history(rig, "master", 's', 'j', '0');
         (void)pass(rig, 1, 100);
-        ck_assert(rig->store->conns[0].history == HISTORY_SETTLED);
+        ck_assert(rig->store->conns[0].history.state == HISTORY_SETTLED);
         ms = settles_ms(rig, 1, 5, id);
         ck_assert_uint_eq(ms, (over_us - rig->now_us) / 1000);
     }
@@ -1068,7 +1068,7 @@ source_says(struct srig *rig, enum source source)
         srig_answer(rig, 0);
     if (source == SOURCE_OTHERS) {
         srig_history(rig, "master", 'r', 'k', 'i');
-        rig->store->conns[1].ids_wanted = true;
+        rig->store->conns[1].history.ids_wanted = true;
         srig_turn(rig);
         srig_serve(rig, 1);
     }
@@ -1105,7 +1105,7 @@ START_TEST(slots_on_their_way)
     struct op *op = srig_op(rig, OP_ACQUIRE, 5);
     srig_sends(rig, 0, "EVALSHA 1");
     if (source == SOURCE_TWICE) {
-        rig->store->conns[0].ids_wanted = true;
+        rig->store->conns[0].history.ids_wanted = true;
         history_tick(rig->store, &rig->store->conns[0], rig->now_us);
     }
     if (source == SOURCE_PROBED || source == SOURCE_PROBED_BEFORE)
@@ -1151,24 +1151,24 @@ SRIG_TEST(slots_of_one_that_is_greeted, begin_halves())
         srig_pass(rig, 10);
         answer(rig, 1, &sent);
     }
-    ck_assert(conn->history == HISTORY_GUESSED);
+    ck_assert(conn->history.state == HISTORY_GUESSED);
     srig_pass(rig, 500);
     if (_i == 1)
         srig_history(rig, "master", 's', 'j', '0');
     srig_bytes(rig, 0, rig->info, strlen(rig->info));
-    ck_assert(conn->history == HISTORY_GUESSED);
-    ck_assert(conn->history != HISTORY_SETTLED);
+    ck_assert(conn->history.state == HISTORY_GUESSED);
+    ck_assert(conn->history.state != HISTORY_SETTLED);
     unsigned turns = 0;
     while (strcmp(srig_next(rig, 0), "INFO replication") != 0) {
         if (rig->word_count > 0)
             srig_answer(rig, 0);
-        ck_assert(conn->history == HISTORY_GUESSED);
+        ck_assert(conn->history.state == HISTORY_GUESSED);
         srig_turn(rig);
         ck_assert_uint_lt(turns++, 100);
     }
     srig_answer(rig, 0);
     srig_history(rig, "master", 'r', 'i', '0');
-    ck_assert(conn->history != HISTORY_GUESSED);
+    ck_assert(conn->history.state != HISTORY_GUESSED);
     uint32_t ms = settles_ms(rig, 1, 5, 'i');
     ck_assert_uint_eq(ms, _i == 1 ? SETTLE_MS : 0);
 }
@@ -1189,7 +1189,7 @@ begin_thirds(void)
     srig_settle(rig);
     (void)pass(rig, 0, SETTLE_MS + 5000);
     for (uint32_t i = 0; i < 3; i++)
-        ck_assert(rig->store->conns[i].history == HISTORY_SETTLED);
+        ck_assert(rig->store->conns[i].history.state == HISTORY_SETTLED);
     return rig;
 }
 
@@ -1205,18 +1205,18 @@ SRIG_TEST(slots_after_slots, begin_thirds())
     rig->map[0].last = 49;
     rig->map[1].first = 50;
     rig->store->map_wanted = true;
-    while (conn->history != HISTORY_GUESSED)
+    while (conn->history.state != HISTORY_GUESSED)
         (void)pass(rig, 1, 1);
-    uint64_t over_us = conn->since_us + SETTLE_MS * 1000;
+    uint64_t over_us = conn->history.since_us + SETTLE_MS * 1000;
     (void)pass(rig, 1, (over_us - rig->now_us) / 1000 - 5);
-    ck_assert(conn->history == HISTORY_GUESSED);
-    ck_assert(rig->store->conns[2].history == HISTORY_SETTLED);
+    ck_assert(conn->history.state == HISTORY_GUESSED);
+    ck_assert(rig->store->conns[2].history.state == HISTORY_SETTLED);
     (void)route_slot(rig->store, 9000, 1, rig->now_us);
     srig_sends(rig, 2, "INFO replication");
     ck_assert(!history_awaits(conn));
     rig->now_us = over_us;
     srig_turn(rig);
-    ck_assert(conn->history == HISTORY_SETTLED);
+    ck_assert(conn->history.state == HISTORY_SETTLED);
     ck_assert(history_awaits(conn));
     if (_i == 1)
         srig_history(rig, "master", 'r', 'j', 'k');
@@ -1245,7 +1245,7 @@ SRIG_TEST(slots_of_one_that_cannot_be_asked, begin_halves())
     buffer_commit(out, CONN_OUT_BYTES);
     srig_turn(rig);
     ck_assert(!history_awaits(conn));
-    ck_assert(conn->history == HISTORY_GUESSED);
+    ck_assert(conn->history.state == HISTORY_GUESSED);
     buffer_clear(out);
     uint32_t ms = settles_ms(rig, 1, 5, 'i');
     ck_assert_uint_ge(ms, SETTLE_MS - 1);
@@ -1313,7 +1313,7 @@ SRIG_TEST(cluster_tags, srig_create(STORE_CLUSTER, 1))
     for (unsigned slot = 0; slot < SLOT_COUNT; slot += 97) {
         for (unsigned i = 0; i < SLOT_COUNT; i++)
             rig->store->slots[i] = i < slot ? NODE_NONE : 0;
-        rig->store->conns[0].mark_us = 0;
+        rig->store->conns[0].history.mark_us = 0;
         srig_turn(rig);
         sent.key[0] = '\0';
         answer(rig, 0, &sent);

@@ -127,7 +127,7 @@ static void
 conn_history(struct store *store, struct conn *conn, const struct call *call,
     uint64_t now_us, struct text run_id, struct text info)
 {
-    bool settled = conn->history == HISTORY_SETTLED;
+    bool settled = conn->history.state == HISTORY_SETTLED;
 
     history_learn(store, conn, run_id, info_value(info, "master_replid"),
         info_value(info, "master_replid2"), now_us);
@@ -170,7 +170,7 @@ conn_ids(struct store *store, struct conn *conn, const struct call *call,
     uint64_t now_us, const struct resp *reply)
 {
     if (reply->type != RESP_STRING) {
-        conn->ids_asked = false;
+        conn->history.ids_asked = false;
         history_mute(store, conn, now_us);
         return;
     }

@@ -61,7 +61,8 @@ node_reason(const struct store *store, uint32_t index)
         return HEALTH_REPLICA;
     if (store->settings.strict && !confirm_possible(store, conn))
         return HEALTH_REPLICAS;
-    return conn->history == HISTORY_SETTLED ? HEALTH_FINE : HEALTH_SETTLING;
+    return conn->history.state == HISTORY_SETTLED ? HEALTH_FINE
+                                                  : HEALTH_SETTLING;
 }
 
 /* Whether locks depend on it. Without a map of the cluster its seeds are all
@@ -95,9 +96,10 @@ node_update(struct store *store, uint32_t index, uint64_t now_us)
     node->needed = needed;
     node->reason = reason;
     node->connected = conn->state >= CONN_READY;
-    node->until_us = reason == HEALTH_SETTLING
-                         ? conn->since_us + peers_settle_us(store, now_us)
-                         : 0;
+    node->until_us =
+        reason == HEALTH_SETTLING
+            ? conn->history.since_us + peers_settle_us(store, now_us)
+            : 0;
     const struct conn_fault *fault = &conn_at_fault(store, index)->fault;
     if (reason == HEALTH_OTHER_QUORUM)
         memcpy(node->said, store->nodes[index].other_list, sizeof(node->said));

@@ -52,9 +52,9 @@ mark_refused(
         node_refuses(store, conn, now_us, error);
         return;
     }
-    if (conn->mark_refused)
+    if (conn->history.mark_refused)
         return;
-    conn->mark_refused = true;
+    conn->history.mark_refused = true;
     snprintf(key, sizeof(key), "%s:settled", store->settings.key_prefix);
     log_write(LOG_WARN, "redis_marker_refused",
         log_word("node", conn_name(store, conn, name, sizeof(name))),
@@ -69,7 +69,7 @@ history_marked(struct store *store, struct conn *conn, bool wrote,
     uint64_t clock_us;
 
     if (wrote)
-        conn->mark_us = now_us + MARK_KEEP_US;
+        conn->history.mark_us = now_us + MARK_KEEP_US;
     if (reply->type == RESP_ERROR) {
         mark_refused(store, conn, reply->text, now_us);
     } else if (conn->fault.reason != HEALTH_FINE &&
@@ -79,13 +79,13 @@ history_marked(struct store *store, struct conn *conn, bool wrote,
         health_grants(conn);
     }
     if (wrote && reply->type != RESP_ERROR)
-        conn->mark_refused = false;
+        conn->history.mark_refused = false;
     if (reply->type != RESP_STRING || !mark_read(reply->text, &clock_us))
         return;
     /* A value ahead of the one there is put there again. */
     if (fence_clock_hear(store, clock_us, now_us))
-        conn->mark_us = now_us;
-    if (conn->history != HISTORY_NEW)
+        conn->history.mark_us = now_us;
+    if (conn->history.state != HISTORY_NEW)
         return;
     mark_value(conn, value);
     if (memcmp(reply->text.at, value, conn->first ? 40 : MARK_IDS) == 0)
@@ -99,20 +99,20 @@ history_tick(struct store *store, struct conn *conn, uint64_t now_us)
     char value[MARK_IDS + 1 + 20];
     uint16_t slot = 0;
 
-    if (conn->history != HISTORY_SETTLED &&
-        now_us >= conn->since_us + peers_settle_us(store, now_us))
+    if (conn->history.state != HISTORY_SETTLED &&
+        now_us >= conn->history.since_us + peers_settle_us(store, now_us))
         history_settle(store, conn, "time");
-    if (conn->ids_wanted && !conn->ids_asked) {
-        conn->ids_wanted = false;
-        conn->ids_asked = conn_ask_ids(store, conn, now_us);
-        if (!conn->ids_asked)
+    if (conn->history.ids_wanted && !conn->history.ids_asked) {
+        conn->history.ids_wanted = false;
+        conn->history.ids_asked = conn_ask_ids(store, conn, now_us);
+        if (!conn->history.ids_asked)
             history_mute(store, conn, now_us); /* there is no room for that */
     }
     if (conn->unproved && !conn->readonly)
         script_probe(store, conn, now_us);
-    if (now_us < conn->mark_us || conn->readonly)
+    if (now_us < conn->history.mark_us || conn->readonly)
         return;
-    conn->mark_us = now_us + MARK_AGAIN_US;
+    conn->history.mark_us = now_us + MARK_AGAIN_US;
     size_t len = history_key(store, conn, "settled", &slot, key);
     if (len == 0)
         return;
@@ -121,7 +121,7 @@ history_tick(struct store *store, struct conn *conn, uint64_t now_us)
     size_t digits =
         text_from_u64(value + MARK_IDS + 1, fence_clock_us(store, now_us));
     conn_mark(store, conn, now_us, text_make(key, len),
-        conn->history == HISTORY_SETTLED
+        conn->history.state == HISTORY_SETTLED
             ? text_make(value, MARK_IDS + 1 + digits)
             : TEXT(""));
 }
@@ -129,12 +129,12 @@ history_tick(struct store *store, struct conn *conn, uint64_t now_us)
 uint64_t
 history_next_us(const struct store *store, const struct conn *conn)
 {
-    uint64_t next_us = conn->readonly ? WHEEL_NEVER : conn->mark_us;
+    uint64_t next_us = conn->readonly ? WHEEL_NEVER : conn->history.mark_us;
 
     uint64_t settle_us = peers_settle_us(store, store->now_us);
 
-    if (conn->history != HISTORY_SETTLED &&
-        conn->since_us + settle_us < next_us)
-        next_us = conn->since_us + settle_us;
-    return conn->ids_wanted && !conn->ids_asked ? 0 : next_us;
+    if (conn->history.state != HISTORY_SETTLED &&
+        conn->history.since_us + settle_us < next_us)
+        next_us = conn->history.since_us + settle_us;
+    return conn->history.ids_wanted && !conn->history.ids_asked ? 0 : next_us;
 }

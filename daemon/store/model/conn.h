@@ -83,6 +83,17 @@ struct conn_fault {
     char said[HEALTH_SAID_MAX]; /* by Redis or the system; printable */
 };
 
+/* The history of a node, as far as it is known. */
+struct node_history {
+    enum conn_history state;
+    bool ids_wanted;   /* a script has seen another id, or a slot has gone */
+    bool ids_asked;    /* INFO is under way */
+    bool mark_refused; /* the marker: not allowed there, or no room */
+    uint64_t mark_us;  /* when to read or write the marker */
+    uint64_t since_us; /* it is known since then */
+    uint64_t sources[STORE_NODES_MAX / 64]; /* see history_inherit() */
+};
+
 /* The clock of a node. */
 struct node_clock {
     int64_t least_us;    /* it is ahead of ours by this at least */
@@ -130,13 +141,7 @@ struct conn {
     char old_run_id[41];
     char id[RECORD_ID_BYTES + 1]; /* replication id last seen */
     bool first;                   /* it has no predecessor */
-    enum conn_history history;
-    bool ids_wanted; /* a script has seen another id, or a slot has gone */
-    bool ids_asked;  /* INFO is under way */
-    uint64_t sources[STORE_NODES_MAX / 64]; /* see history_inherit() */
-    uint64_t since_us;                      /* the history is known */
-    uint64_t mark_us;  /* when to read or write the marker */
-    bool mark_refused; /* that is not allowed there, or there is no room */
+    struct node_history history;
     struct node_clock clock;
     struct list held;    /* answered calls that wait for replicas */
     uint32_t held_count; /* and those that have been confirmed */

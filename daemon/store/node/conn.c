@@ -84,13 +84,13 @@ history_forget(struct conn *conn)
 {
     memset(conn->run_id, 0, sizeof(conn->run_id));
     memset(conn->id, 0, sizeof(conn->id));
-    conn->history = HISTORY_NEW;
-    conn->since_us = 0;
-    conn->mark_us = 0;
+    conn->history.state = HISTORY_NEW;
+    conn->history.since_us = 0;
+    conn->history.mark_us = 0;
     conn->clock.at_us = 0;
     conn->clock.risen_us = 0;
     conn->clock.rose_at_us = 0;
-    memset(conn->sources, 0, sizeof(conn->sources));
+    memset(conn->history.sources, 0, sizeof(conn->history.sources));
 }
 
 void

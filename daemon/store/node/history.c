@@ -57,7 +57,7 @@ is_none(struct text id)
 void
 history_unmark(struct conn *conn)
 {
-    conn->mark_us = 0;
+    conn->history.mark_us = 0;
     LIST_EACH (at, &conn->calls)
         container_of(at, struct call, link)->writes = false;
 }
@@ -65,14 +65,14 @@ history_unmark(struct conn *conn)
 void
 history_probe(struct conn *conn, uint64_t now_us)
 {
-    if (conn->mark_us > now_us + MARK_AGAIN_US)
-        conn->mark_us = now_us + MARK_AGAIN_US;
+    if (conn->history.mark_us > now_us + MARK_AGAIN_US)
+        conn->history.mark_us = now_us + MARK_AGAIN_US;
 }
 
 void
 history_has_locks(struct store *store, const struct conn *conn)
 {
-    if (conn->state >= CONN_READY && conn->history != HISTORY_SETTLED)
+    if (conn->state >= CONN_READY && conn->history.state != HISTORY_SETTLED)
         store->changed = true;
 }
 
@@ -82,10 +82,10 @@ history_begin(struct store *store, struct conn *conn, uint64_t now_us)
     char name[80];
     bool settled = store->settings.settle_us == 0;
 
-    conn->history = settled ? HISTORY_SETTLED : HISTORY_NEW;
-    conn->since_us = now_us;
+    conn->history.state = settled ? HISTORY_SETTLED : HISTORY_NEW;
+    conn->history.since_us = now_us;
     history_unmark(conn);
-    conn->mark_us = settled ? now_us + MARK_AFTER_US : now_us;
+    conn->history.mark_us = settled ? now_us + MARK_AFTER_US : now_us;
     if (settled)
         return;
     count(store->counters, COUNTER_redis_unsettled);
@@ -100,7 +100,8 @@ history_begin(struct store *store, struct conn *conn, uint64_t now_us)
 static bool
 is_being_asked(const struct conn *conn)
 {
-    return conn->state >= CONN_READY && (conn->ids_wanted || conn->ids_asked);
+    return conn->state >= CONN_READY &&
+           (conn->history.ids_wanted || conn->history.ids_asked);
 }
 
 /* Forgets the sources that are not being asked: they need not answer. */
@@ -109,7 +110,7 @@ sources_forget(const struct store *store, struct conn *conn)
 {
     for (uint16_t i = 0; i < store->node_count; i++)
         if (!is_being_asked(&store->conns[i]))
-            conn->sources[i / 64] &= ~((uint64_t)1 << i % 64);
+            conn->history.sources[i / 64] &= ~((uint64_t)1 << i % 64);
 }
 
 void
@@ -117,7 +118,7 @@ history_settle(struct store *store, struct conn *conn, const char *why)
 {
     char name[80];
 
-    conn->history = HISTORY_SETTLED;
+    conn->history.state = HISTORY_SETTLED;
     store->settled = true;
     sources_forget(store, conn);
     log_write(LOG_INFO, "redis_settled",
@@ -132,10 +133,10 @@ history_learn(struct store *store, struct conn *conn, struct text run_id,
     bool same_run =
         run_id.len == 0 || text_equal(run_id, text_from(conn->run_id));
     bool same_id = text_equal(id, text_from(conn->id));
-    bool known = conn->since_us > 0;
+    bool known = conn->history.since_us > 0;
 
-    conn->ids_asked = false;
-    conn->ids_wanted = false; /* ids seen by scripts so far are older */
+    conn->history.ids_asked = false;
+    conn->history.ids_wanted = false; /* ids seen by scripts so far are older */
     conn->first = is_none(second);
     if (known && same_run && same_id)
         return;
@@ -145,7 +146,7 @@ history_learn(struct store *store, struct conn *conn, struct text run_id,
     if (known && same_run && conn->first) {
         history_unmark(conn);
     } else if (conn->index < CONN_ACK) {
-        memset(conn->sources, 0, sizeof(conn->sources));
+        memset(conn->history.sources, 0, sizeof(conn->history.sources));
         history_begin(store, conn, now_us);
     }
 }
@@ -159,19 +160,19 @@ static void
 history_doubt(
     struct store *store, struct conn *conn, bool guess, uint64_t now_us)
 {
-    if (conn->history == HISTORY_SETTLED) {
+    if (conn->history.state == HISTORY_SETTLED) {
         history_begin(store, conn, now_us);
-        conn->history = guess ? HISTORY_GUESSED : HISTORY_INHERITED;
-    } else if (!guess || conn->history != HISTORY_GUESSED) {
-        conn->history = HISTORY_INHERITED;
-        conn->since_us = now_us;
+        conn->history.state = guess ? HISTORY_GUESSED : HISTORY_INHERITED;
+    } else if (!guess || conn->history.state != HISTORY_GUESSED) {
+        conn->history.state = HISTORY_INHERITED;
+        conn->history.since_us = now_us;
     }
 }
 
 static void
 source_add(struct conn *conn, const struct conn *from)
 {
-    conn->sources[from->node / 64] |= (uint64_t)1 << from->node % 64;
+    conn->history.sources[from->node / 64] |= (uint64_t)1 << from->node % 64;
 }
 
 /* Whether it was one. */
@@ -179,9 +180,9 @@ static bool
 source_remove(struct conn *conn, const struct conn *from)
 {
     uint64_t bit = (uint64_t)1 << from->node % 64;
-    bool was = (conn->sources[from->node / 64] & bit) != 0;
+    bool was = (conn->history.sources[from->node / 64] & bit) != 0;
 
-    conn->sources[from->node / 64] &= ~bit;
+    conn->history.sources[from->node / 64] &= ~bit;
     return was;
 }
 
@@ -189,7 +190,7 @@ static bool
 has_sources(const struct conn *conn)
 {
     for (size_t i = 0; i < STORE_NODES_MAX / 64; i++)
-        if (conn->sources[i] != 0)
+        if (conn->history.sources[i] != 0)
             return true;
     return false;
 }
@@ -213,13 +214,14 @@ history_inherit(
         history_doubt(store, conn, false, now_us);
         return;
     }
-    if (from->history != HISTORY_SETTLED || !conn_answers(from)) {
-        history_doubt(store, conn, from->history == HISTORY_SETTLED, now_us);
-        if (conn->history != HISTORY_GUESSED)
+    if (from->history.state != HISTORY_SETTLED || !conn_answers(from)) {
+        history_doubt(
+            store, conn, from->history.state == HISTORY_SETTLED, now_us);
+        if (conn->history.state != HISTORY_GUESSED)
             return;
     }
     source_add(conn, from);
-    from->ids_wanted = true;
+    from->history.ids_wanted = true;
     LIST_EACH (at, &from->calls)
         container_of(at, struct call, link)->stale = true;
 }
@@ -227,8 +229,8 @@ history_inherit(
 bool
 history_awaits(const struct conn *conn)
 {
-    return conn->history != HISTORY_INHERITED &&
-           conn->history != HISTORY_GUESSED && has_sources(conn);
+    return conn->history.state != HISTORY_INHERITED &&
+           conn->history.state != HISTORY_GUESSED && has_sources(conn);
 }
 
 /* Whether a replica has that node for its master. */
@@ -251,7 +253,7 @@ history_mute(struct store *store, struct conn *from, uint64_t now_us)
         if (!source_remove(conn, from))
             continue;
         history_doubt(store, conn, true, now_us);
-        if (conn->history == HISTORY_GUESSED)
+        if (conn->history.state == HISTORY_GUESSED)
             source_add(conn, from);
     }
 }
@@ -269,7 +271,7 @@ history_vouch(struct store *store, struct conn *from, const struct call *call,
     if (from->index >= CONN_ACK)
         return; /* of the same node, but it does not say what that was before */
     if (call->stale) {
-        from->ids_wanted = true;
+        from->history.ids_wanted = true;
         return;
     }
     for (uint16_t i = 0; i < store->node_count; i++) {
@@ -277,9 +279,9 @@ history_vouch(struct store *store, struct conn *from, const struct call *call,
         if (!source_remove(conn, from))
             continue;
         if (from->readonly ? !settled || !is_replica_of(store, info, conn)
-                           : from->history != HISTORY_SETTLED)
+                           : from->history.state != HISTORY_SETTLED)
             history_doubt(store, conn, false, now_us);
-        else if (conn->history == HISTORY_GUESSED && !has_sources(conn))
+        else if (conn->history.state == HISTORY_GUESSED && !has_sources(conn))
             history_settle(store, conn, "source");
     }
 }
@@ -292,16 +294,16 @@ history_see(struct store *store, struct conn *conn, const char *id)
     if (store->settings.settle_us == 0)
         memcpy(conn->id, id, sizeof(conn->id));
     else
-        conn->ids_wanted = true;
+        conn->history.ids_wanted = true;
 }
 
 uint32_t
 history_settles_ms(
     const struct store *store, const struct conn *conn, uint64_t now_us)
 {
-    uint64_t at_us = conn->since_us + peers_settle_us(store, now_us);
+    uint64_t at_us = conn->history.since_us + peers_settle_us(store, now_us);
 
-    if (conn->history == HISTORY_SETTLED)
+    if (conn->history.state == HISTORY_SETTLED)
         return 0;
     return at_us > now_us + 1000 ? (uint32_t)((at_us - now_us) / 1000) : 1;
 }

@@ -63,7 +63,8 @@ op_is_overdue(const struct store *store, const struct op *op, uint64_t now_us)
 static bool
 op_is_needless(const struct conn *conn, const struct op *op)
 {
-    return op->unwanted || (op->repeats && conn->history == HISTORY_SETTLED);
+    return op->unwanted ||
+           (op->repeats && conn->history.state == HISTORY_SETTLED);
 }
 
 /* Whether an operation may go into a call that begins with `first`: those of a
@@ -410,7 +411,7 @@ call_flush_node(struct store *store, uint16_t index, uint64_t now_us)
     require(conn->node == index);
     if (!conn_answers(conn) || node->queued == 0)
         return;
-    if (conn->ids_wanted || conn->ids_asked)
+    if (conn->history.ids_wanted || conn->history.ids_asked)
         return; /* its earlier id would be refused again */
     if (history_awaits(conn))
         return; /* whether all is there that those are to find */

@@ -189,7 +189,7 @@ route_retire(struct store *store, uint64_t now_us)
         struct conn *conn = &store->conns[i];
         if (!node->used || node->seed || node->mapped || node->queued > 0 ||
             conn->call_count > 0 || conn->held_count > 0 ||
-            (conn->state >= CONN_READY && conn->ids_wanted) ||
+            (conn->state >= CONN_READY && conn->history.ids_wanted) ||
             sentinel_names(store, i))
             continue;
         if (conn->state != CONN_DOWN) {
