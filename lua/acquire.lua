@@ -14,9 +14,9 @@
 -- Asking twice for one ticket is asking once: a ticket that may be there is
 -- looked for, and its lease too. A hold that the first question got is taken up
 -- within its lease alone: older data may not show who followed it. After
--- `latest` nothing is done. A ticket that stood there, as its broker still
--- believes, stands there again where the data may be older than it; else it is
--- GONE. See DESIGN.md D3.7 and D9.4.
+-- `latest` nothing is done. CONFLICT says the limit of the semaphore. A ticket
+-- that stood there, as its broker still believes, stands there again where the
+-- data may be older than it; else it is GONE. See DESIGN.md D3.7 and D9.4.
 --@include call.lua
 
 -- The way for every record.
@@ -182,7 +182,7 @@ local function ticket_standing(r, asked, flags, limit, seen, arg)
         local over = t.flags == HELD and t.hold > 0 and t.hold <= now
         local fits = bit.band(t.flags, BROKEN) == 0 and not over and
             t.mode == asked.mode and t.permits == asked.permits and
-            r.limit == limit
+            same_kind(r, limit)
         if not ticket_move(r, t, asked.identity) then
             return nil, MOVED_ON
         elseif not fits then
@@ -245,9 +245,9 @@ end
 
 -- Makes room for a hold that its broker believes in: what does not go with it
 -- and was granted before it, is no more. False where something was granted
--- after it, and so it is lost itself.
+-- after it, and so it is lost itself. The latest grant has the latest limit.
 local function hold_fits(r, t, limit)
-    local kind = r.limit == limit
+    local kind, latest = same_kind(r, limit), true
     if t.fence <= r.fence then
         return false -- they know of it, and that it is over
     end
@@ -262,6 +262,10 @@ local function hold_fits(r, t, limit)
             end
             ticket_strike(r, other)
         end
+        latest = latest and not (granted and goes and other.fence > t.fence)
+    end
+    if latest then
+        r.limit = limit
     end
     return true
 end
@@ -274,7 +278,7 @@ local function ticket_back(r, words, t, limit)
         return false
     elseif r.live == 0 then
         r.limit = limit
-    elseif r.limit ~= limit then
+    elseif not same_kind(r, limit) then
         return false
     end
     widen(r, t.words)
@@ -316,7 +320,7 @@ local function reclaim(r, arg, t, limit, seen)
         return result(MOVED_ON)
     end
     local fits = there and there.mode == t.mode and
-        there.permits == t.permits and r.limit == limit
+        there.permits == t.permits and same_kind(r, limit)
     local granted = there and bit.band(there.flags, GRANTED) ~= 0
     if there and bit.band(there.flags, BROKEN) ~= 0 then
         return result(BROKEN_NOW)
@@ -398,7 +402,8 @@ return function(key, arg, read)
             end
             result(refused, 0, 0, 0, busy and r.delay - now or 0,
                 (busy or refused == GRACE) and ask_again(r) or ask_later(r),
-                busy and r.live - r.granted + 1 or 0, grants,
+                busy and r.live - r.granted + 1 or
+                    refused == CONFLICT and r.limit or 0, grants,
                 busy and tell and about_holder(r) or nil)
             return r.forget > 0 and record_store(r)
         end

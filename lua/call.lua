@@ -139,8 +139,9 @@ local function reply()
 end
 
 -- Flags: the operation granted a ticket of another broker; it left tickets that
--- it could have granted; a ticket waits for its broker to be settled.
-local HANDED, MORE, UNSETTLED = 1, 2, 4
+-- it could have granted; a ticket waits for its broker to be settled. BEYOND:
+-- more permits are out than the semaphore has.
+local HANDED, MORE, UNSETTLED, BEYOND = 1, 2, 4, 8
 local handed = 0
 
 -- `about`: bytes that say who is in the way.

@@ -540,6 +540,12 @@ local function closed(r)
     return r.granted > 0 and bit.band(r.flags, SHARED_NOW) == 0
 end
 
+-- Whether a ticket with that limit= is of this kind of lock. RESIZE changes the
+-- limit of a semaphore, so two tickets of one semaphore may have two limits.
+local function same_kind(r, limit)
+    return (r.limit > 0) == (limit > 0)
+end
+
 -- Whether nobody is granted anything now.
 local function barred(r)
     return r.pending or now < r.delay
@@ -711,7 +717,7 @@ end
 
 -- Tells a ticket's broker of its grant: in the result if it asks about another
 -- ticket, else by a hint on its channel.
-local function announce(t, own, grants)
+local function announce(r, t, own, grants)
     local request = sub(t.identity, IDENTITY_REQUEST + 1)
     if t.broker ~= broker then
         handed = bit.bor(handed, HANDED)
@@ -719,7 +725,7 @@ local function announce(t, own, grants)
             pack('<c1c8d', 'G', request, t.fence))
     elseif t ~= own then
         grants[#grants + 1] = pack(GRANT_FORMAT, request, t.fence, t.arrival,
-            t.ends - now, t.place)
+            t.ends - now, t.place, r.limit)
     end
 end
 
@@ -754,7 +760,7 @@ local function serve(r, seen, own, grants)
             if fence and given < GRANTS_MAX then
                 r.fence, r.id = fence, id
                 grant(r, t)
-                announce(t, own, grants)
+                announce(r, t, own, grants)
                 given = given + 1
             else
                 blocked, whole = true, false
@@ -841,13 +847,22 @@ local function about_holder(r)
     end
 end
 
+-- The limit of the semaphore for the result of a hold.
+local function limit_told(r)
+    if r.limit > 0 and r.used > r.limit then
+        handed = bit.bor(handed, BEYOND)
+    end
+    return r.limit
+end
+
 -- The result of a ticket that lives, holder or waiter. Its place in the queue
 -- is exact where it has just been put; later the dead in front of it count.
 -- With a waiter goes what `kind` says of it, or who is in its way.
 local function result_of(r, t, grants, tell, kind)
     if bit.band(t.flags, GRANTED) ~= 0 and
         not (r.pending and bit.band(t.flags, CLAIMED) == 0) then
-        result(OK, t.place, t.arrival, t.fence, t.ends - now, 0, 0, grants)
+        result(OK, t.place, t.arrival, t.fence, t.ends - now, 0,
+            limit_told(r), grants)
     else
         handed = bit.bor(handed, r.pending and UNSETTLED or 0)
         result(WAITING, t.place, t.arrival, 0, t.ends - now, ask_again(r),

@@ -32,9 +32,13 @@
 --      whose arrival is later than `arrival` are told to this broker now.
 -- 8192 from now on the hold has other words. These three stand behind the
 --      argument, each with a byte for its length.
+-- 32768 no ticket: the semaphore has `keeps` permits from now on. The result
+--      has this limit, and in `place` the permits that are out. GONE: the lock
+--      has no ticket. CONFLICT: it is no semaphore.
 --
 -- `keeps`: a hold of a semaphore has so many permits at most from now on (0:
--- all that it has).
+-- all that it has). The result of a hold has the limit of the semaphore
+-- (ahead), or 0.
 --
 -- The result of a hold that ends by itself says in how many ms (again), as far
 -- as that goes. The result of a ticket taken over has its kind: mode B, permits
@@ -52,6 +56,7 @@ local function general()
 local LOOK, SETS_END, MOVES, TELL, SHARES, WATCH = 1, 2, 4, 8, 16, 32
 local RAISES, AGREED, HOLDS, OVERDUE, WAITERS = 64, 128, 256, 512, 1024
 local DETACHES, BY_FENCE, WORDS, HOLDERS = 2048, 4096, 8192, 16384
+local RESIZES = 32768
 local NO_WORDS = '\0\0\0'
 
 -- Of holders that are told at once, and approximately of their bytes.
@@ -62,9 +67,9 @@ local function end_of(t)
     return t.hold > 0 and max(t.hold - now, 1) or 0
 end
 
-local function hold_result(t, grants, about)
+local function hold_result(r, t, grants, about)
     result(OK, t.place, t.arrival, t.fence, t.ends - now,
-        min(end_of(t), ULONG_MAX), 0, grants, about)
+        min(end_of(t), ULONG_MAX), limit_told(r), grants, about)
 end
 
 -- The kind of a ticket that was taken over, or nil.
@@ -110,7 +115,7 @@ local function hold_extend(r, t, ask)
         r.low = min(r.low, t.ends)
         record_store(r)
     end
-    hold_result(t, grants, kind_of(r, t, ask.moves))
+    hold_result(r, t, grants, kind_of(r, t, ask.moves))
 end
 
 -- The hold lasts for so many ms from now, and its key for longer.
@@ -129,7 +134,7 @@ local function hold_detach(r, t, term, seen, kind)
         r.flags = bit.bor(r.flags, KEPT)
     end
     local grants = r.stamped and serve(r, seen, t) or nil
-    hold_result(t, grants, kind)
+    hold_result(r, t, grants, kind)
     record_store(r)
 end
 
@@ -138,7 +143,7 @@ local function pass_on(r, seen, status, own, tell, moves)
     expire(r)
     local grants, blocked = serve(r, seen, own)
     if own and bit.band(own.flags, GRANTED) ~= 0 then
-        hold_result(own, grants, kind_of(r, own, moves))
+        hold_result(r, own, grants, kind_of(r, own, moves))
     elseif own then
         result_of(r, own, grants, tell, kind_of(r, own, moves))
     else
@@ -264,6 +269,36 @@ local function detached_speaks(r, fence, term, seen)
     hold_detach(r, t, term, seen)
 end
 
+-- A semaphore has another limit from now on. More permits may be out: then
+-- nobody is granted any until enough are back, and a CLAIM of a hold is no sign
+-- of old data (claim_refused). A waiter for more permits than there are ends.
+-- Its broker looks for it, and asks anew.
+local function resize(r, limit, seen)
+    if r.pending then
+        return not_so(r, seen, MISSING)
+    end
+    expire(r)
+    if r.live == 0 or r.limit == 0 then
+        return pass_on(r, seen, r.live == 0 and GONE or CONFLICT)
+    end
+    local beyond = r.used <= r.limit and r.used > limit
+    for place, flags, raw, at in queue_walk(r, r.first) do
+        local t = flags ~= 0 and ticket_unpack(place, raw, at)
+        if t and bit.band(flags, GRANTED) == 0 and t.permits > limit then
+            ticket_strike(r, t)
+            pcall_redis('PUBLISH', channel .. t.broker, pack('<c1c8d', 'G',
+                sub(t.identity, IDENTITY_REQUEST + 1), 0))
+        elseif t and beyond and bit.band(flags, GRANTED) ~= 0 then
+            t.shown = history()
+            ticket_store(r, t)
+        end
+    end
+    r.limit = limit
+    local grants = serve(r, seen)
+    result(OK, r.used, 0, 0, 0, 0, limit, grants)
+    record_store(r)
+end
+
 -- A holder says that it is there.
 local function hold_speaks(r, t, ask)
     local claims = bit.band(t.flags, CLAIMED) == 0
@@ -338,7 +373,7 @@ local function hold_speaks(r, t, ask)
     elseif ask.moves or not claims or ask.fewer then
         return hold_extend(r, t, ask)
     end
-    hold_result(t)
+    hold_result(r, t)
     if t.ends < r.low or r.news then
         r.low = min(r.low, t.ends)
         record_store(r)
@@ -385,6 +420,8 @@ local function renew(key, arg, read, words)
     adopt(r)
     if bit.band(flags, BY_FENCE) ~= 0 then
         return detached_speaks(r, fence, hold, seen)
+    elseif bit.band(flags, RESIZES) ~= 0 then
+        return resize(r, keeps, seen)
     end
     local identity = sub(arg, 1, IDENTITY)
     local moves = bit.band(flags, MOVES) ~= 0
@@ -424,6 +461,10 @@ local function renew(key, arg, read, words)
             detaches = bit.band(flags, DETACHES) ~= 0, told = hold,
             words = words})
     end
+    if r.limit > 0 and t.permits > r.limit and not r.pending then
+        ticket_strike(r, t)
+        return pass_on(r, seen, GONE)
+    end
     expire(r) -- first, for it may suspend this broker's tickets
     t.flags = WAITS
     waits_until(r, t, now + lease)
@@ -458,7 +499,7 @@ local function prepare(asked)
     flags, lease, hold, keeps, latest = unpack_at('<I2I4dI4d', asked)
     plain = known and flags == 0 and hold == 0 and keeps == 0 and now <= latest
     till = now + lease
-    ends_raw, result_end = pack('<d', till), pack('<I4I4I4', lease, 0, 0)
+    ends_raw, result_end = pack('<d', till), pack('<I4I4', lease, 0)
 end
 
 -- A short cut: a holder in the first place, whose lease is the usual one, of a
@@ -493,7 +534,8 @@ local function renew_plain(key, at, raw)
         return false
     end
     call('SETRANGE', key, TEXT(HEAD + TICKET_ENDS), ends_raw)
-    out[#out + 1] = RESULT_OK .. numbers .. result_end
+    out[#out + 1] = RESULT_OK .. numbers .. result_end ..
+        sub(raw, HEAD_LIMIT + 1, HEAD_FENCE)
     return true
 end
 

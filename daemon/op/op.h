@@ -46,6 +46,7 @@ struct op_grant {
     uint64_t arrival;
     uint32_t ttl_ms;
     uint32_t place;
+    uint32_t limit; /* of the semaphore; 0: it is none */
 };
 
 /* A ticket as OP_INSPECT shows it. */
@@ -102,6 +103,7 @@ struct op_result {
     bool more;      /* so many were granted that some are left: ask again */
     bool
         unsettled; /* OP_WAITING: for this broker to be settled with the node */
+    bool beyond;   /* of a hold: more permits are out than the limit */
     uint32_t place; /* OP_INSPECT: waiters that arrived before */
     uint64_t arrival;
     uint64_t fence;
@@ -110,13 +112,15 @@ struct op_result {
     uint32_t again_ms; /* OP_WAITING, OP_BUSY: when to look again; OP_INSPECT:
                         * not 0 where ends of leases are not to be trusted */
     uint32_t ahead;    /* place in the queue, from 1; OP_BREAK: how many;
-                        * OP_INSPECT: not 0 where more tickets follow */
+                        * OP_INSPECT: not 0 where more tickets follow; of a
+                        * hold, OP_CONFLICT: limit of the semaphore, 0: not
+                        * told */
     uint32_t hold_ms;  /* of a hold: until the end of its lease=; 0: none */
     uint32_t holders;  /* OP_INSPECT */
     uint32_t waiters;
     bool shared;         /* OP_INSPECT: those that hold it share it */
     uint32_t limit;      /* OP_INSPECT: permits of a semaphore, 0: none */
-    uint32_t used;       /* OP_INSPECT: of them */
+    uint32_t used;       /* OP_INSPECT, OP_RESIZE: of them */
     uint64_t delay_ms;   /* OP_BUSY, OP_INSPECT: what is left of a lock-delay */
     struct ask ask;      /* OP_RENEW with `moves`: what was asked for it */
     struct text note;    /* likewise; ref, valid during the completion */
@@ -179,7 +183,7 @@ struct op {
     uint64_t seen;    /* the highest fence known of that slot */
     uint32_t lease_ms;
     struct ask ask;       /* OP_ACQUIRE */
-    uint32_t keeps;       /* OP_RENEW: permits at most; 0: all */
+    uint32_t keeps;       /* OP_RENEW: permits at most; 0: all; OP_RESIZE */
     uint64_t hard_end_us; /* renewals: of lease=, WHEEL_NEVER: none */
     uint64_t deadline_us; /* while Redis cannot be asked */
     uint64_t end_us;      /* in any case; 0: not before it is answered */

@@ -55,6 +55,8 @@ class Outcome:
     left: int = 0  # ms to the end of a hold that ends by itself
     waits: bool = False  # somebody is left waiting for a time to come
     broken: int = 0
+    used: int = 0  # permits that are out, where that is told
+    limit: int = 0  # of a semaphore, likewise
     about: object = None  # (typical, age, words), or of a hold what it is
 
 
@@ -65,6 +67,7 @@ class Lock:
         self.grants_max = grants_max
         self.tickets = []
         self.limit = 0
+        self.resized = False
         self.fence = None  # of no record yet
         self.id = None
         self.arrival = 1
@@ -122,6 +125,7 @@ class Lock:
         outcome = operation(call)
         if not self.tickets:
             self.limit = self.longest = 0
+            self.resized = False
         outcome.published[:0] = [("M", moved) for moved in self.moved]
         news = (self.grants != grants or held != len(self.granted)
                 or self.seen["detached"] != detached
@@ -344,8 +348,8 @@ class Lock:
         return outcome
 
     def of_kind(self, ticket, call):
-        return (ticket.mode, ticket.permits, self.limit) == (
-            call.mode, call.permits, call.limit)
+        return (ticket.mode, ticket.permits, self.limit > 0) == (
+            call.mode, call.permits, call.limit > 0)
 
     def acquire_new(self, call, outcome):
         blocked = self.serve(call, outcome)
@@ -356,6 +360,8 @@ class Lock:
             outcome.waits = self.kept_out
             if outcome.status == BUSY:
                 self.tell(call, outcome)
+            if outcome.status == CONFLICT:
+                outcome.limit = self.limit
             return outcome
         ticket = self.append(call)
         if not blocked:
@@ -486,6 +492,8 @@ class Lock:
         adopted = self.adopt()
         if call.by_fence:
             return self.prolong(call, adopted)
+        if call.resizes:
+            return self.resize(call)
         ticket = self.named(call)
         if ticket is None:
             return self.not_so(GONE, call, adopted)
@@ -505,6 +513,9 @@ class Lock:
             ticket.who, ticket.broker = call.who, call.broker
         if ticket.granted:
             return self.speak(ticket, call, adopted)
+        if self.limit and ticket.permits > self.limit:
+            self.tickets.remove(ticket)
+            return self.look(call, Outcome(GONE))
         self.expire()
         ticket.flags, ticket.ends = WAITS, self.now + call.lease
         outcome = Outcome(OK)
@@ -514,6 +525,23 @@ class Lock:
         outcome = self.about(ticket, outcome, call)
         if call.moves:
             outcome.about = self.kind(ticket)
+        return outcome
+
+    def resize(self, call):
+        self.expire()
+        if not self.tickets or not self.limit:
+            return self.look(call, Outcome(
+                CONFLICT if self.tickets else GONE))
+        outcome = Outcome(OK, limit=call.keeps)
+        for ticket in self.waiting:
+            if ticket.permits > call.keeps:
+                self.tickets.remove(ticket)
+                outcome.published.append(("D", ticket))
+                self.seen["unfit"] += 1
+        self.seen["shrunk"] += self.used > call.keeps
+        self.limit, self.resized = call.keeps, True
+        self.serve(call, outcome)
+        outcome.used = self.used
         return outcome
 
     def prolong(self, call, adopted):

@@ -50,10 +50,11 @@ GRANTS_MAX = 1024
 SWEEP_PAUSE = 1  # s
 DELAY_MAX = 86_400_000
 
-Grant = collections.namedtuple("Grant", "request fence arrival ttl place")
+Grant = collections.namedtuple(
+    "Grant", "request fence arrival ttl place limit")
 Result = collections.namedtuple(
     "Result", "status handed place arrival fence ttl again ahead grants more "
-    "about", defaults=(False, None))
+    "about beyond", defaults=(False, None, False))
 Audit = collections.namedtuple(
     "Audit", "records held waiting left cursor suspects")
 Sight = collections.namedtuple("Sight", "flags wrong held wait name")
@@ -159,14 +160,14 @@ def release(ticket, place=0, arrival=0, fence=0, seen=0, unclean=False,
 def renew(ticket, look=False, sets_end=False, moves=False, tell=False,
           shares=False, watch=False, raises=False, agreed=False, holds=False,
           overdue=False, watch_waiters=False, detaches=False, by_fence=False,
-          watch_members=False, place=0, arrival=0, fence=0, lease=LEASE,
-          hold=0, latest=FOREVER, seen=0, words=None, keeps=0):
+          watch_members=False, resizes=False, place=0, arrival=0, fence=0,
+          lease=LEASE, hold=0, latest=FOREVER, seen=0, words=None, keeps=0):
     behind = b"" if words is None else b"".join(
         bytes([len(word)]) + word for word in words)
     return ticket.pack() + RENEW.pack(place, arrival, fence, bits(
         look, sets_end, moves, tell, shares, watch, raises, agreed, holds,
         overdue, watch_waiters, detaches, by_fence, words is not None,
-        watch_members), lease, hold, keeps, latest, seen) + behind
+        watch_members, resizes), lease, hold, keeps, latest, seen) + behind
 
 
 def break_(fence=0):
@@ -208,7 +209,8 @@ class Reply:
                 told = About(*ABOUT.unpack_from(data, at), unpack_words(words))
             at += about
             self.results.append(Result(status, bool(handed & 1), *numbers,
-                                       some, bool(handed & 2), told))
+                                       some, bool(handed & 2), told,
+                                       bool(handed & 8)))
         self.rest = data[at:]
         if self.rest and not inspect:
             raise AssertionError(f"{len(self.rest)} bytes too many")
@@ -324,8 +326,9 @@ class Record:
         granted = [ticket for ticket in self.living if ticket.granted]
         return granted[0] if granted else None
 
-    def check(self):
-        """The invariants of every record."""
+    def check(self, resized=False):
+        """The invariants of every record. `resized`: more permits than the
+        limit may be out."""
         living = self.living
         granted = [ticket for ticket in living if ticket.granted]
         arrivals = [ticket.arrival for ticket in self.tickets]
@@ -337,7 +340,7 @@ class Record:
             ("first", self.first <= self.stored),
             ("live", self.live == len(living)),
             ("granted", self.granted == len(granted)),
-            ("compatible", self.compatible(granted)),
+            ("compatible", resized or self.compatible(granted)),
             ("used", self.used == sum(each.permits for each in granted)),
             ("front", self.front <= self.stored
              and all(each.granted for each in living
@@ -460,6 +463,9 @@ class Broker:
 
     def look(self, key=KEY, **options):
         return self.renew(Who(), key, look=True, **options)
+
+    def resize(self, limit, key=KEY, **options):
+        return self.renew(Who(), key, resizes=True, keeps=limit, **options)
 
     def break_(self, key=KEY, fence=0):
         return self.call("break", (key, break_(fence)))[0]

@@ -53,6 +53,7 @@ class Call:
     unclean: bool = False
     detaches: bool = False
     by_fence: bool = False
+    resizes: bool = False
     mode: int = EXCLUSIVE
     permits: int = 1
     keeps: int = 0
@@ -77,8 +78,8 @@ class Call:
                     "by_fence"),
         "renew": ("look", "sets_end", "moves", "tell", "shares", "watch",
                   "watch_waiters", "watch_members", "detaches", "by_fence",
-                  "place", "arrival", "fence", "lease", "hold", "latest",
-                  "seen", "keeps"),
+                  "resizes", "place", "arrival", "fence", "lease", "hold",
+                  "latest", "seen", "keeps"),
         "break": ("fence",)}
 
     def argument(self):
@@ -231,6 +232,16 @@ class Client:
             if call.detaches or call.by_fence:
                 call.hold = chance.choice((500, 4000, 60000))
                 call.keeps = 0
+        if chance.random() < (0.03 if self.lock.limit else 0.002):
+            self.resize(call)
+
+    def resize(self, call):
+        """A semaphore has another limit; those who come name it, or not."""
+        limit = self.chance.choice((1, 2, 3, 5, 8))
+        call.who, call.resizes, call.keeps = NOBODY, True, limit
+        call.look = call.moves = call.by_fence = call.detaches = False
+        if self.lock.limit and self.chance.random() < 0.8:
+            self.limit = limit
 
     def choose_break(self, call, _, standing):
         if standing is not None and self.chance.random() < 0.5:
@@ -369,6 +380,7 @@ class Model(ScriptCase):
               ticket.ends - lock.now) for ticket in outcome.grants])
         for grant in result.grants:
             client.places[grant.arrival] = grant.place
+            self.assertEqual(grant.limit, lock.limit)
         self.compare_published(client, result, outcome)
         self.compare_fence(client, before, held)
 
@@ -384,8 +396,9 @@ class Model(ScriptCase):
                 broker, request, generation = ticket
                 expected = (scripts.CHANNEL + broker, b"M" + request
                             + struct.pack("<I", generation))
-            elif kind != "W":
-                expected = (scripts.CHANNEL + ticket.broker, kind.encode()
+            elif kind != "W":  # D: a hint to look at once, as of a grant
+                expected = (scripts.CHANNEL + ticket.broker,
+                            kind.replace("D", "G").encode()
                             + ticket.who.request
                             + struct.pack("<d", ticket.fence))
             self.assertEqual(self.messages.popleft(), expected)
@@ -398,13 +411,19 @@ class Model(ScriptCase):
                              (0, 0, max(lock.delay - lock.now, 0)
                               if result.status == BUSY else 0))
             self.assertEqual(result.ahead, len(lock.waiting) + 1
-                             if result.status == BUSY else outcome.broken)
+                             if result.status == BUSY
+                             else outcome.broken or outcome.limit)
+            self.assertEqual(result.place, outcome.used)
             self.assertEqual(result.again > 0,
                              outcome.waits or result.status == BUSY)
         else:
             self.assertEqual((result.arrival, result.fence, result.ttl), (
                 ticket.arrival, ticket.fence, ticket.ends - lock.now))
             client.places[ticket.arrival] = result.place
+            if result.status == OK:  # but for a lock that was free
+                self.assertIn(result.ahead, (0, lock.limit))
+                self.told_limits += result.ahead > 0
+                self.assertLessEqual(result.beyond, lock.used > lock.limit)
         if result.status == WAITING:
             self.compare_ahead(lock, ticket, result)
         if result.again and result.status != OK or outcome.waits:
@@ -435,7 +454,7 @@ class Model(ScriptCase):
         if data is None:
             self.assertIsNone(lock.fence)
             return
-        record = Record(data).check()
+        record = Record(data).check(resized=lock.resized)
         self.squeezed += 0 < record.live == record.stored < client.stored - 8
         client.stored = record.stored
         self.adopt(lock, record, leases)
@@ -509,7 +528,7 @@ class Model(ScriptCase):
                    for number in range(len(KINDS) * len(SIZES))]
         statuses = [0] * 11
         self.grants = self.squeezed = self.mores = self.cuts = 0
-        self.together = steps = suspended = barred = 0
+        self.together = self.told_limits = steps = suspended = barred = 0
         self.published = {}
         self.messages, self.members_told = collections.deque(), {}
         self.members = [0] * 5
@@ -542,12 +561,13 @@ class Model(ScriptCase):
                     collections.Counter())
         print(f"sessions that moved, and others: {dict(moved)}")
         for what in ("waiter", "shared", "broken", "anew", "again", "part",
-                     "room", "detached", "prolonged", "ended"):
+                     "room", "detached", "prolonged", "ended", "unfit",
+                     "shrunk"):
             self.assertGreater(moved[what], 0, what)
         for count in (self.squeezed, suspended, barred, self.mores,
-                      self.cuts, self.together - 5, *self.members[:3],
-                      self.members[scripts.LAST],
-                      *(self.published.get(kind, 0) for kind in "GWBM")):
+                      self.cuts, self.together - 5, self.told_limits,
+                      *self.members[:3], self.members[scripts.LAST],
+                      *(self.published.get(kind, 0) for kind in "GWBMD")):
             self.assertGreater(count, 0)
         for status, count in enumerate(statuses):
             if status != scripts.NEWER:

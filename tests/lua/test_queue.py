@@ -78,7 +78,8 @@ class HandOver(ScriptCase):
         result = self.one.release(who(0))
         self.assertFalse(result.handed)
         self.assertEqual(result.grants, [scripts.Grant(
-            who(1).request, queue[0].fence + 1, queue[1].arrival, LEASE, 1)])
+            who(1).request, queue[0].fence + 1, queue[1].arrival, LEASE, 1,
+            0)])
         holder = self.assert_holder(who(1))
         self.assertEqual((holder.ends, holder.since),
                          (self.one.now + LEASE, self.one.last.time_us))

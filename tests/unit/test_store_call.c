@@ -330,22 +330,23 @@ SRIG_TEST(result_fields, srig_single())
     srig_expect(rig, 0, "EVALSHA 1");
     srig_pass(rig, 500);
     size_t len = srig_encode(rig, bytes, 1, RECORD_OK);
-    bytes[48 + 1] = 1; /* handed */
-    bytes[48 + 2] = 1; /* grants */
+    bytes[48 + 1] = 1 + 8; /* handed; beyond the limit */
+    bytes[48 + 2] = 1;     /* grants */
     uint64_t request = 0x0102030405060708;
     const double fence = 31;
     const double arrival = 32;
-    memset(bytes + len, 0, 32);
+    memset(bytes + len, 0, BYTES_GRANT);
     memcpy(bytes + len, &request, 8);
     memcpy(bytes + len + 8, &fence, 8);
     memcpy(bytes + len + 16, &arrival, 8);
     bytes[len + 24] = 33;
     bytes[len + 28] = 34;
-    srig_bytes(rig, 0, bytes, len + 32);
+    bytes[len + 32] = 35;
+    srig_bytes(rig, 0, bytes, len + BYTES_GRANT);
     srig_status(rig, op, OP_OK);
     const struct op_result *result = &op->result;
     ck_assert_uint_eq(result->sent_us, sent_us);
-    ck_assert(result->handed);
+    ck_assert(result->handed && result->beyond);
     ck_assert_uint_eq(result->place, 3);
     ck_assert_uint_eq(result->arrival, 11);
     ck_assert_uint_eq(result->fence, 22);
@@ -358,6 +359,7 @@ SRIG_TEST(result_fields, srig_single())
     ck_assert_uint_eq(result->grants[0].arrival, 32);
     ck_assert_uint_eq(result->grants[0].ttl_ms, 33);
     ck_assert_uint_eq(result->grants[0].place, 34);
+    ck_assert_uint_eq(result->grants[0].limit, 35);
     /* The id that the node tells is the one that it is told next time. */
     srig_op(rig, OP_RELEASE, 0);
     srig_sends(rig, 0, "EVALSHA 1");

@@ -96,9 +96,9 @@ told(struct srig *rig, unsigned count)
 SRIG_TEST(held_until_confirmed, begin(2, 0))
 {
     static const enum op_kind kinds[] = {
-        OP_ACQUIRE, OP_RENEW, OP_RENEW_DETACHED, OP_RECLAIM};
+        OP_ACQUIRE, OP_RENEW, OP_RENEW_DETACHED, OP_RESIZE, OP_RECLAIM};
 
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 5; i++) {
         struct op *op = answered(rig, kinds[i], RECORD_OK);
         uint64_t sent_us = rig->now_us;
         ck_assert(!srig_done(rig, op));
@@ -113,7 +113,7 @@ SRIG_TEST(held_until_confirmed, begin(2, 0))
         ck_assert_uint_eq(op->answered_us, sent_us); /* by its node */
         ck_assert_uint_eq(store_in_flight(rig->store), 0);
     }
-    ck_assert_uint_eq(srig_count(rig, COUNTER_redis_waits), 4);
+    ck_assert_uint_eq(srig_count(rig, COUNTER_redis_waits), 5);
     ck_assert_uint_eq(srig_count(rig, COUNTER_redis_unconfirmed), 0);
 }
 
@@ -451,9 +451,9 @@ SRIG_TEST(handed_over, begin(1, 0))
     srig_sends(rig, DATA, "EVALSHA 1");
     size_t len = srig_encode(rig, bytes, 1, RECORD_OK);
     bytes[len - 36] = 1; /* a grant follows */
-    memset(bytes + len, 0, 32);
+    memset(bytes + len, 0, BYTES_GRANT);
     bytes[len] = 7;
-    srig_bytes(rig, DATA, bytes, len + 32);
+    srig_bytes(rig, DATA, bytes, len + BYTES_GRANT);
     ck_assert(!srig_done(rig, op));
     asks(rig, "1");
     told(rig, 1);

@@ -37,10 +37,12 @@
 #define RENEW_BY_FENCE   4096
 #define RENEW_WORDS      8192
 #define RENEW_HOLDERS    16384
+#define RENEW_RESIZES    32768
 
 #define RESULT_HANDED    1
 #define RESULT_MORE      2
 #define RESULT_UNSETTLED 4
+#define RESULT_BEYOND    8
 
 #define HEAD_SHARED    1
 #define TICKET_GRANTED 2u
@@ -291,6 +293,7 @@ put_renew(char *at, const struct op *op, uint64_t now_us, uint64_t latest_ms)
             (op->members ? RENEW_HOLDERS : 0) |
             (op->detaches ? RENEW_DETACHES : 0) |
             (op->by_fence ? RENEW_BY_FENCE : 0) |
+            (op->kind == OP_RESIZE ? RENEW_RESIZES : 0) |
             (op->notes ? RENEW_WORDS : 0));
     PUT_UINT(at, RENEW, LEASE, op->lease_ms);
     PUT_DOUBLE(at, RENEW, HOLD, record_hold_left_ms(op, now_us));
@@ -400,6 +403,7 @@ read_grant(const char *at, struct op_grant *grant)
     grant->arrival = DOUBLE(at, GRANT, ARRIVAL);
     grant->ttl_ms = (uint32_t)UINT(at, GRANT, TTL);
     grant->place = (uint32_t)UINT(at, GRANT, PLACE);
+    grant->limit = (uint32_t)UINT(at, GRANT, LIMIT);
 }
 
 static enum op_status
@@ -503,6 +507,7 @@ read_result(struct record_reader *reader, struct op *op,
     result->handed = (UINT(at, RESULT, FLAGS) & RESULT_HANDED) != 0;
     result->more = (UINT(at, RESULT, FLAGS) & RESULT_MORE) != 0;
     result->unsettled = (UINT(at, RESULT, FLAGS) & RESULT_UNSETTLED) != 0;
+    result->beyond = (UINT(at, RESULT, FLAGS) & RESULT_BEYOND) != 0;
     result->grant_count = (uint32_t)UINT(at, RESULT, GRANTS);
     size_t about = UINT(at, RESULT, ABOUT);
     result->place = (uint32_t)UINT(at, RESULT, PLACE);
@@ -515,6 +520,8 @@ read_result(struct record_reader *reader, struct op *op,
         result->delay_ms = result->ttl_ms;
         result->ttl_ms = 0;
     }
+    if (op->kind == OP_RESIZE)
+        result->used = result->place;
     if (*status == RECORD_OK && record_script(op->kind) == SCRIPT_RENEW &&
         op->kind != OP_LOOK) {
         result->hold_ms = result->again_ms;
