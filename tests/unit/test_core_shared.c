@@ -79,7 +79,6 @@ static const struct reentry_of_each_kind_row {
     {"LOCK a mode=shared", "2 LOCK a limit=1", false},
     {"LOCK a limit=3 permits=2", "2 LOCK a limit=3 permits=2", true},
     {"LOCK a limit=3 permits=2", "2 LOCK a limit=3", false},
-    {"LOCK a limit=3 permits=2", "2 LOCK a limit=4 permits=2", false},
     {"LOCK a limit=3", "2 LOCK a", false},
     {"LOCK a limit=3", "2 LOCK a mode=shared", false},
 };

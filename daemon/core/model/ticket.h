@@ -119,6 +119,7 @@ struct ticket {
     bool doubt;     /* an answer was lost: it may have been granted, or freed */
     bool hinted;    /* ASKING, WAITING: a grant was told meanwhile */
     bool unheard;   /* WAITING: the last question got no answer */
+    bool beyond;    /* at its grant more permits were out than the limit */
     bool note_due;  /* HELD: Redis has not confirmed the note */
     bool jeopardy;  /* HELD: JEOPARDY was sent */
     bool moving;    /* it was claimed, and Redis has not confirmed it */
@@ -217,8 +218,7 @@ bool ticket_is_patient(const struct ticket *ticket);
 /* Advances the ticket at the end of a step that has room for its answers. */
 void ticket_stir(struct core *core, struct ticket *ticket);
 
-/* As ticket_stir(), after all tickets of that. For the many tickets of a
- * session that closes. */
+/* As ticket_stir(), after those: for the tickets of a session that closes. */
 void ticket_stir_late(struct core *core, struct ticket *ticket);
 
 /* Whether a later connection has it at another broker, which may put it. */

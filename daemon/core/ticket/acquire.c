@@ -320,6 +320,7 @@ static void
 acquire_granted(
     struct core *core, struct ticket *ticket, const struct op_result *result)
 {
+    ticket_hear_limit(ticket, result->ahead, result->beyond);
     ticket_grant(core, ticket, result->fence, result->arrival, result->place,
         result->sent_us, result->ttl_ms);
 }
@@ -355,9 +356,7 @@ acquire_done(
     case OP_CONFLICT:
         count(core->counters, COUNTER_refused_conflict);
         if (request != NULL)
-            request_refuse(core, request, ERROR_CONFLICT,
-                "others hold it or wait for it as another kind of lock, or "
-                "with another limit=");
+            request_conflict(core, request, result->ahead);
         ticket_rest(core, ticket);
         return;
     case OP_FULL:

@@ -302,6 +302,30 @@ request_limit(struct core *core, struct request *request, const char *limit)
 }
 
 void
+request_conflict(struct core *core, struct request *request, uint32_t limit)
+{
+    static const char why[] =
+        "others hold it or wait for it as another kind of lock, or with "
+        "another limit=";
+    char digits[20];
+    struct text number = text_make(digits, text_from_u64(digits, limit));
+
+    stats_refused(core, request, ERROR_CONFLICT);
+    if (request->member != MEMBER_NONE) {
+        multilock_refused(core, request, ERROR_CONFLICT,
+            limit > 0 ? "limit" : NULL, number, why);
+        return;
+    }
+    struct reply reply;
+    answer_error_begin(core, &reply, request->tag, ERROR_CONFLICT);
+    if (limit > 0)
+        reply_pair(&reply, "limit", number);
+    reply_text(&reply, why);
+    answer_end(core, request->session, &reply);
+    request_free(core, request);
+}
+
+void
 multilock_end(struct core *core, struct multilock *multilock)
 {
     struct request *parent = slab_get(&core->requests, multilock->parent);

@@ -103,6 +103,14 @@ hold_set_end(struct ticket *ticket, uint64_t sent_us, uint64_t now_us)
     require(ticket->hard_end_us <= ticket->stands_us); /* DESIGN.md D9.2 */
 }
 
+void
+ticket_hear_limit(struct ticket *ticket, uint32_t limit, bool beyond)
+{
+    ticket->beyond = beyond;
+    if (limit > 0 && ticket->ask.permits_max > 0)
+        ticket->ask.permits_max = limit;
+}
+
 /* Whether nobody here counts on it, nor has come back to claim it: its session
  * may have given it back at another broker. */
 static bool
@@ -139,7 +147,8 @@ ticket_rival(const struct ticket *ticket)
         if (rival == NULL || hold_yields(holder, rival))
             rival = holder;
     }
-    if (ticket->ask.permits_max > 0 && permits <= ticket->ask.permits_max)
+    if (ticket->ask.permits_max > 0 &&
+        (ticket->beyond || permits <= ticket->ask.permits_max))
         return NULL;
     return rival;
 }

@@ -258,6 +258,16 @@ hold_reenter(struct core *core, struct ticket *ticket, struct request *request)
     answer_hold(core, request, ticket);
 }
 
+/* Two limits of one semaphore. A LOCK that is put again for a wait has that of
+ * then, and means what the wait was granted. */
+static bool
+hold_limit_differs(const struct ticket *ticket, const struct ask *asked)
+{
+    return ticket->ask.permits_max != asked->permits_max &&
+           ticket->ask.permits_max > 0 && asked->permits_max > 0 &&
+           ticket->fate != FATE_UNATTENDED;
+}
+
 /* Why a LOCK of the holder itself cannot be had; NULL: it can. */
 static const char *
 hold_objection(const struct ticket *ticket, const struct request *request)
@@ -267,8 +277,9 @@ hold_objection(const struct ticket *ticket, const struct request *request)
 
     if (ticket->holds > 0 && asked->detach_ms > 0)
         return "this owner holds the lock: give it back before detached=1";
-    if (held->permits_max != asked->permits_max)
-        return "limit= is another one than that of the hold";
+    if ((held->permits_max > 0) != (asked->permits_max > 0) ||
+        hold_limit_differs(ticket, asked))
+        return "limit= is another one than that of the lock";
     if (held->permits != asked->permits)
         return "permits= are other ones than those of the hold";
     if (held->shared && !asked->shared)
@@ -316,7 +327,8 @@ hold_relock(struct core *core, struct ticket *ticket, struct request *request)
  *   From its sending on the client has given up what only it had, whatever
  *   becomes of the answer;
  * - an earlier connection of the session had it: a later one may have given it
- *   back at another broker since, and then it is no hold of ours any more.
+ *   back at another broker since, and then it is no hold of ours any more;
+ * - RESIZE may have changed the limit that this broker has heard of.
  *
  * True where the request has to wait for Redis.
  */
@@ -327,10 +339,11 @@ hold_lock(struct core *core, struct ticket *ticket, struct request *request)
         return true;
     bool moves =
         ticket->generation != request->session->generation || ticket->moving;
+    bool resized = hold_limit_differs(ticket, &request->ask);
     const char *why = hold_objection(ticket, request);
     /* A ticket that was put again may have been given back at another broker.
      * Redis may have lost that, and the fences granted since. */
-    if ((why != NULL && !moves) ||
+    if ((why != NULL && !moves && !resized) ||
         (ticket->reborn && ticket->fate == FATE_UNATTENDED))
         return hold_misfits(core, ticket, request, why);
     bool shares = why == NULL && request->ask.shared &&
@@ -348,7 +361,13 @@ hold_lock(struct core *core, struct ticket *ticket, struct request *request)
     }
     ticket->generation = request->session->generation;
     ticket->moving = moves;
-    return hold_ask(core, ticket, request, ticket->hard_end_us, false);
+    if (!hold_ask(core, ticket, request, ticket->hard_end_us, false))
+        return false;
+    if (resized) {
+        struct op *op = slab_get(&core->ops, ticket->renew_op);
+        op->tell = true; /* no short cut, which does not tell the limit */
+    }
+    return true;
 }
 
 /* It was granted to a connection that has ended, and nobody has asked since. */

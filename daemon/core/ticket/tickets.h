@@ -178,6 +178,11 @@ void request_busy(
 void request_limit(
     struct core *core, struct request *request, const char *limit);
 
+/* Refuses a LOCK that does not fit the lock, and frees it. `limit`: of the
+ * semaphore that it is; 0: it is none, or that is not known. */
+void request_conflict(
+    struct core *core, struct request *request, uint32_t limit);
+
 /* Frees the multi-lock, its members and its request, after the answer. */
 void multilock_end(struct core *core, struct multilock *multilock);
 

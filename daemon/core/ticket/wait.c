@@ -76,7 +76,7 @@ wait_attend(struct core *core, struct ticket *ticket, struct request *request)
     require(ticket->state == TICKET_WAITING && ticket->fate == FATE_UNATTENDED);
     if (ticket->ask.shared != request->ask.shared ||
         ticket->ask.permits != request->ask.permits ||
-        ticket->ask.permits_max != request->ask.permits_max) {
+        (ticket->ask.permits_max > 0) != (request->ask.permits_max > 0)) {
         ticket_leave(core, ticket);
         return;
     }
