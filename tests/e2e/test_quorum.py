@@ -129,7 +129,8 @@ class QuorumTest(HarnessCase):
 
     def test_no_semaphores(self):
         client = self.client(self.start())
-        self.assertIn("quorum", str(client.err("LOCK a limit=2", "BADREQ")))
+        for request in ("LOCK a limit=2", "RESIZE a limit=2"):
+            self.assertIn("quorum", str(client.err(request, "BADREQ")))
         client.ok("LOCK a")
 
     def test_busy(self):

@@ -240,6 +240,7 @@ class Client:
         limit = self.chance.choice((1, 2, 3, 5, 8))
         call.who, call.resizes, call.keeps = NOBODY, True, limit
         call.look = call.moves = call.by_fence = call.detaches = False
+        call.watch = call.watch_waiters = call.watch_members = False
         if self.lock.limit and self.chance.random() < 0.8:
             self.limit = limit
 

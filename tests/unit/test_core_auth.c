@@ -146,8 +146,8 @@ END_TEST
 static const char *
 shortest(enum command command)
 {
-    static const char *const samples[][2] = {
-        {"=D", "=1"}, {"=F", "=1"}, {"TAG", "1"}, {"session", "00000000"}};
+    static const char *const samples[][2] = {{"=D", "=1"}, {"=F", "=1"},
+        {"=N", "=1"}, {"TAG", "1"}, {"session", "00000000"}};
     static char line[64];
     const char *usage = command_usage(command);
     const char *options = strstr(usage, " [");
@@ -252,8 +252,9 @@ START_TEST(locks)
     answer(rig, s, "RENEW desk/7 lease=1s", "- ERR DENIED retry=0 right=lock");
     answer(rig, s, "CLAIM desk/7 fence=1", "- ERR DENIED retry=0 right=lock");
     answer(rig, s, "NOTE desk/7 note=x", "- ERR DENIED retry=0 right=lock");
+    answer(rig, s, "RESIZE desk/7 limit=2", "- ERR DENIED retry=0 right=lock");
     rig_no_op(rig);
-    ck_assert_uint_eq(rig_count(rig, COUNTER_requests_denied), 6);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_requests_denied), 7);
     ck_assert_uint_eq(answered(rig, NAMESPACE_denied), 3);
     rig_say(rig, s, "UNLOCK stock/7");
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);

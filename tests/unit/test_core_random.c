@@ -143,6 +143,7 @@ status_of(const struct op *op)
             OP_GONE, OP_MISSING, OP_BROKEN, OP_MOVED},
         [OP_UNLOCK_DETACHED] = {OP_OK, OP_GONE, OP_CONFLICT},
         [OP_RENEW_DETACHED] = {OP_OK, OP_GONE, OP_CONFLICT, OP_MISSING},
+        [OP_RESIZE] = {OP_OK, OP_GONE, OP_CONFLICT, OP_MISSING},
         [OP_RECLAIM] = {OP_OK, OP_OK, OP_WAITING, OP_GONE, OP_MOVED},
         [OP_LOOK] = {OP_OK, OP_GONE},
         [OP_ACQUIRE] = {OP_OK, OP_OK, OP_OK, OP_OK, OP_WAITING, OP_WAITING,
@@ -232,6 +233,7 @@ answer(struct op *op)
     struct op_ticket tickets[TICKETS];
     struct op_grant grant = {.request = pick_known()->request,
         .fence = world.fence + 1,
+        .limit = pick(4),
         .ttl_ms = 1 + pick(2000)};
     struct op_result result = {.status = status_of(op),
         .arrival = 1 + pick(100),
@@ -241,6 +243,7 @@ answer(struct op *op)
         .ttl_ms = 1 + pick(op->lease_ms + 1),
         .hold_ms = one_in(4) ? 1 + pick(3000) : 0,
         .handed = one_in(8),
+        .beyond = one_in(8),
         .told = one_in(2),
         .unsettled = one_in(20),
         .typical_ms = pick(200),

@@ -1,7 +1,7 @@
 /*
  * Tests of semaphores (limit=, permits=): how they are shown and claimed, and
- * the words of QUEUED and ERR BUSY. Permits that are given back in part. Holds
- * of more permits than there are.
+ * the words of QUEUED and ERR BUSY. Permits that are given back in part, and
+ * other limits. Holds of more permits than there are.
  */
 #include "daemon/op/op.h"
 #include "tests/unit/core_rig.h"
@@ -181,6 +181,178 @@ RIG_TEST(part_elsewhere, rig_new())
     rig_expect(rig, t, "4 OK count=1 permits=3");
 }
 
+/* --- RESIZE --------------------------------------------------------------- */
+
+static struct op_result
+told_limit(uint32_t limit, bool beyond)
+{
+    return (struct op_result){.status = OP_OK,
+        .fence = 5,
+        .ttl_ms = RIG_LEASE_MS,
+        .ahead = limit,
+        .beyond = beyond};
+}
+
+SESSION_TEST(resize)
+{
+    static const struct {
+        struct op_result result;
+        const char *reply;
+    } rows[] = {
+        {{.status = OP_OK, .used = 2}, "1 OK limit=3 permits=2"},
+        {{.status = OP_GONE}, "1 ERR NOTHELD retry=0"},
+        {{.status = OP_CONFLICT}, "1 ERR CONFLICT retry=0"},
+        {{.status = OP_MISSING, .again_ms = 4},
+            "1 ERR UNAVAILABLE retry=1 reason=settling after_ms=5"},
+        {{.status = OP_UNSENT}, "1 ERR UNAVAILABLE retry=1"},
+        {{.status = OP_REFUSED}, "1 ERR INTERNAL retry=0"},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        rig_say(rig, s, "1 RESIZE a limit=3");
+        struct op *op = rig_op(rig, OP_RESIZE);
+        ck_assert_uint_eq(op->keeps, 3);
+        ck_assert(!op->by_fence);
+        rig_finish(rig, op, rows[i].result);
+        rig_expect(rig, s, rows[i].reply);
+    }
+    ck_assert_uint_eq(rig_count(rig, COUNTER_resizes), 1);
+    rig_ask(rig, s, "1 RESIZE a limit=0", "1 ERR BADREQ retry=0");
+    rig_ask(rig, s, "1 RESIZE a", "1 ERR BADREQ retry=0");
+}
+
+/* The answer is lost: Redis is asked again, for as long as is worth it. */
+SESSION_TEST(resize_in_doubt)
+{
+    static const enum op_status outcomes[] = {OP_OK, OP_UNSENT, OP_MISSING};
+
+    rig_say(rig, s, "1 RESIZE a limit=3");
+    rig_status(rig, rig_op(rig, OP_RESIZE), OP_UNKNOWN);
+    struct op *op = rig_op(rig, OP_RESIZE);
+    ck_assert_uint_eq(op->keeps, 3);
+    rig_status(rig, op, outcomes[_i]);
+    rig_expect(rig, s, _i ? "1 ERR INDOUBT retry=1" : "1 OK limit=3 permits=0");
+    rig_say(rig, s, "2 RESIZE a limit=3");
+    rig_event(rig, s, CORE_DROP);
+    rig_status(rig, rig_op(rig, OP_RESIZE), OP_UNKNOWN);
+    rig_no_op(rig);
+}
+
+/* A LOCK with another limit hears the present one. */
+SESSION_TEST(old_limit)
+{
+    rig_say(rig, s, "1 LOCK a limit=2");
+    rig_finish(rig, rig_op(rig, OP_ACQUIRE),
+        (struct op_result){.status = OP_CONFLICT, .ahead = _i ? 3 : 0});
+    rig_expect(rig, s,
+        _i ? "1 ERR CONFLICT retry=0 limit=3" : "1 ERR CONFLICT retry=0");
+    rig_say(rig, s, "2 LOCK a b limit=2");
+    rig_finish(rig, rig_op(rig, OP_ACQUIRE),
+        (struct op_result){.status = OP_CONFLICT, .ahead = _i ? 3 : 0});
+    rig_expect(rig, s,
+        _i ? "2 ERR CONFLICT retry=0 limit=3 name=a"
+           : "2 ERR CONFLICT retry=0 name=a");
+}
+
+/* A re-entry with another limit than the broker knows: Redis is asked. */
+SESSION_TEST(resized_reentry)
+{
+    rig_lock(rig, s, "1 LOCK a limit=3 permits=2", 5);
+    rig_say(rig, s, "2 LOCK a limit=4 permits=2");
+    struct op *op = rig_op(rig, OP_RENEW);
+    ck_assert(op->tell && !op->moves);
+    rig_finish(rig, op, told_limit((uint32_t)_i, false));
+    rig_expect(rig, s,
+        _i == 4 ? "2 OK fence=5 ttl_ms=~ count=2" : "2 ERR CONFLICT retry=0");
+    rig_say(rig, s, "3 LOCK a limit=4");
+    if (_i != 4)
+        rig_finish(rig, rig_op(rig, OP_RENEW), told_limit(4, false));
+    rig_expect(rig, s, "3 ERR CONFLICT retry=0");
+    rig_ask(rig, s, "4 HELD",
+        _i == 4 ? "4 ITEM name=a fence=5 ttl_ms=~ count=2 limit=4 permits=2"
+                : "4 ITEM name=a fence=5 ttl_ms=~ count=1 limit=4 permits=2");
+    rig_expect(rig, s, "4 OK n=1");
+    rig_pass(rig, 10010);
+    rig_status(rig, rig_op(rig, OP_RENEW), OP_MISSING); /* Redis has lost it */
+    ck_assert_uint_eq(rig_op(rig, OP_RECLAIM)->ask.permits_max, 4);
+}
+
+/* A waiter of the old limit is granted the lock by the new one, beside the
+ * holds that this broker has. */
+SESSION_TEST(grown)
+{
+    unsigned t = rig_open(rig);
+
+    rig_lock(rig, s, "1 LOCK a limit=1", 5);
+    rig_say(rig, t, "1 LOCK a limit=1");
+    struct op *asked = rig_op(rig, OP_ACQUIRE);
+    uint64_t request = asked->request;
+    rig_queued(rig, asked);
+    rig_say(rig, s, "2 RESIZE a limit=2");
+    struct op *op = rig_op(rig, OP_RESIZE);
+    if (_i == 0) {
+        const struct op_grant grant = {
+            .request = request, .fence = 6, .ttl_ms = RIG_LEASE_MS, .limit = 2};
+        rig_finish(rig, op,
+            (struct op_result){.status = OP_OK,
+                .used = 2,
+                .grants = &grant,
+                .grant_count = 1});
+    } else {
+        rig_finish(rig, op, (struct op_result){.status = OP_OK, .used = 2});
+        rig_hint(rig, request);
+        rig_finish(rig, rig_op(rig, OP_RENEW), told_limit(2, false));
+    }
+    rig_expect(rig, t, "1 OK fence=~ ttl_ms=~ count=1");
+    rig_expect(rig, s, "2 OK limit=2 permits=2");
+    rig_silent(rig, s);
+}
+
+/* A LOCK that is put again, as it was, for a wait that was granted by another
+ * limit since: the hold is the one that it asked for. */
+RIG_TEST(granted_meanwhile, rig_new())
+{
+    unsigned s = rig_open_kept(rig);
+    unsigned t = rig_open(rig);
+
+    rig_say(rig, s, "1 LOCK a limit=1");
+    struct op *op = rig_op(rig, OP_ACQUIRE);
+    uint64_t request = op->request;
+    rig_queued(rig, op);
+    rig_event(rig, s, CORE_DROP);
+    rig_hint(rig, request);
+    rig_finish(rig, rig_op(rig, OP_RENEW), told_limit(2, false));
+    rig_resume(rig, s, t, 3, " keep=10s");
+    rig_expect(rig, t, "- OK ~ ~ ~ ~ gen=3");
+    rig_say(rig, t, "2 LOCK a limit=1");
+    op = rig_op(rig, OP_RENEW);
+    ck_assert(op->moves);
+    struct op_result result = told_limit(2, false);
+    result.ask = (struct ask){.permits = 1, .permits_max = 2};
+    rig_finish(rig, op, result);
+    rig_expect(rig, t, "2 OK fence=5 ttl_ms=~ count=1");
+    rig_no_op(rig);
+}
+
+/* More permits are out than the limit: a hold that comes here displaces none
+ * of those that this broker has. */
+RIG_TEST(shrunk, rig_new())
+{
+    unsigned s = rig_open(rig);
+    unsigned t = rig_open(rig);
+
+    rig_lock(rig, s, "1 LOCK a limit=2", 5);
+    rig_ask(rig, t, "HELLO resume=000102030405060708090a0b0c0d0e0f gen=2",
+        "- OK ~ ~ ~ gen=2");
+    rig_say(rig, t, "1 CLAIM a fence=4");
+    struct op_result result = told_limit(1, true);
+    result.fence = 4;
+    result.ask = (struct ask){.permits = 1, .permits_max = 1};
+    rig_finish(rig, rig_op(rig, OP_RENEW), result);
+    rig_expect(rig, t, "1 OK fence=4 ttl_ms=~ count=1");
+    rig_silent(rig, s);
+}
+
 /* --- QUEUED and ERR BUSY -------------------------------------------------- */
 
 /* The `words` of BUSY, and of QUEUED, after an answer to a LOCK. */
@@ -296,6 +468,13 @@ core_semaphore_suite(void)
     tcase_add_loop_test(tests, part_in_doubt, 0, 2);
     tcase_add_test(tests, part_of_what_is_gone);
     tcase_add_test(tests, part_elsewhere);
+    tcase_add_test(tests, resize);
+    tcase_add_loop_test(tests, resize_in_doubt, 0, 3);
+    tcase_add_loop_test(tests, old_limit, 0, 2);
+    tcase_add_loop_test(tests, resized_reentry, 3, 6);
+    tcase_add_loop_test(tests, grown, 0, 2);
+    tcase_add_test(tests, granted_meanwhile);
+    tcase_add_test(tests, shrunk);
     tcase_add_test(tests, words);
     tcase_add_test(tests, queued_once);
     suite_add_tcase(suite, tests);

@@ -5,11 +5,16 @@
 #include "daemon/core/command/command.h"
 
 #include "daemon/core/answer/answer.h"
+#include "daemon/core/model/lock.h"
+#include "daemon/core/model/op_pool.h"
 #include "daemon/core/model/request.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/stats.h"
+#include "daemon/op/op.h"
 
 #include "daemon/base/assert.h"
+
+#include <string.h>
 
 /* Rights and limits of a request, by commands.def. */
 enum need {
@@ -108,4 +113,40 @@ request_admit(
         answer_limit(core, session, line->tag, "requests");
     }
     return request;
+}
+
+struct op *
+command_op(struct core *core, struct session *session,
+    const struct request_line *line, enum op_kind kind)
+{
+    struct request *request = request_admit(core, session, line);
+    struct op *op = NULL;
+
+    if (request == NULL)
+        return NULL;
+    struct lock *lock = lock_obtain(core, line->argument);
+    if (lock != NULL) {
+        op = op_create(core, kind, lock, slab_handle(&core->requests, request));
+        lock_unref(core, lock);
+    }
+    if (op == NULL) {
+        request_free(core, request);
+        count(core->counters, COUNTER_limit_requests);
+        answer_limit(core, session, line->tag, "requests");
+        return NULL;
+    }
+    memcpy(op->session, session->id, sizeof(op->session));
+    op->deadline_us = core->now_us + core->settings.redis_timeout_us;
+    return op;
+}
+
+const char *
+limit_objection(const struct core *core, const struct request_line *line)
+{
+    if (!request_has(line, REQUEST_KEY_LIMIT))
+        return NULL;
+    if (core->settings.no_semaphores)
+        return "limit= is not supported with redis.topology quorum";
+    return line->value[REQUEST_KEY_LIMIT] == 0 ? "limit= must be at least 1"
+                                               : NULL;
 }

@@ -153,17 +153,13 @@ lock_ask(
         return "detached=1 takes one name";
     if (mode.len > 0 && !ask->shared && !text_equal(mode, TEXT("exclusive")))
         return "mode= must be exclusive or shared";
-    if (semaphore && core->settings.no_semaphores)
-        return "limit= is not supported with redis.topology quorum";
     if (semaphore && mode.len > 0)
         return "a semaphore (limit=) has no mode=";
-    if (semaphore && limit == 0)
-        return "limit= must be at least 1";
     if (!semaphore && request_has(line, REQUEST_KEY_PERMITS))
         return "permits= needs limit=";
-    if (semaphore && permits > limit)
+    if (semaphore && limit > 0 && permits > limit)
         return "permits= must be at most limit=";
-    return NULL;
+    return limit_objection(core, line);
 }
 
 /*
@@ -373,56 +369,6 @@ command_pong(
     /* That it came is all that it says, and session_hear() has heard it. */
 }
 
-/* An operation on a lock's record for a request that waits for nothing else;
- * NULL: there is no room, and the client was told. */
-static struct op *
-command_op(struct core *core, struct session *session,
-    const struct request_line *line, enum op_kind kind)
-{
-    struct request *request = request_admit(core, session, line);
-    struct op *op = NULL;
-
-    if (request == NULL)
-        return NULL;
-    struct lock *lock = lock_obtain(core, line->argument);
-    if (lock != NULL) {
-        op = op_create(core, kind, lock, slab_handle(&core->requests, request));
-        lock_unref(core, lock);
-    }
-    if (op == NULL) {
-        request_free(core, request);
-        count(core->counters, COUNTER_limit_requests);
-        answer_limit(core, session, line->tag, "requests");
-        return NULL;
-    }
-    memcpy(op->session, session->id, sizeof(op->session));
-    op->deadline_us = core->now_us + core->settings.redis_timeout_us;
-    return op;
-}
-
-/* With detached=1: about the detached hold with that fence. */
-static void
-command_of_detached(
-    struct core *core, struct session *session, const struct request_line *line)
-{
-    const char *wrong = detached_objection(line);
-    bool renews = line->command == COMMAND_RENEW;
-
-    if (wrong != NULL) {
-        count(core->counters, COUNTER_requests_bad);
-        answer_error(core, session, line->tag, ERROR_BADREQ, wrong);
-        return;
-    }
-    struct op *op = command_op(
-        core, session, line, renews ? OP_RENEW_DETACHED : OP_UNLOCK_DETACHED);
-    if (op == NULL)
-        return;
-    struct request *request = slab_get(&core->requests, op->owner);
-    request->fence = line->value[REQUEST_KEY_FENCE];
-    request->ask.detach_ms = request_value(line, REQUEST_KEY_LEASE, 0);
-    detached_ask(core, request, op);
-}
-
 static void
 unlock_names(
     struct core *core, struct session *session, const struct request_line *line)
@@ -452,7 +398,7 @@ command_of_hold(
         return;
     }
     if (line_is_detached(line)) {
-        command_of_detached(core, session, line);
+        detached_command(core, session, line);
         return;
     }
     if (lock != NULL)

@@ -42,6 +42,15 @@ bool auth_permits(struct core *core, struct session *session,
 struct request *request_admit(struct core *core, struct session *session,
     const struct request_line *line);
 
+/* Creates an operation on a lock's record, for a request that waits for
+ * nothing else. NULL: there is no room, and the client was told. */
+struct op *command_op(struct core *core, struct session *session,
+    const struct request_line *line, enum op_kind kind);
+
+/* The error of limit= of a semaphore, or NULL. */
+const char *limit_objection(
+    const struct core *core, const struct request_line *line);
+
 /* auth.c */
 
 /* Takes another time for AUTH, in microseconds. It holds for open connections,
@@ -73,11 +82,11 @@ void auth_check(const struct core *core);
 /* The error of a request with detached=1, or NULL. */
 const char *detached_objection(const struct request_line *line);
 
-/* Sends the operation of an UNLOCK or RENEW with detached=1. */
-void detached_ask(
-    struct core *core, const struct request *request, struct op *op);
+/* An UNLOCK or RENEW with detached=1, of one name. */
+void detached_command(struct core *core, struct session *session,
+    const struct request_line *line);
 
-/* Takes the answer of Redis to that. */
+/* Takes the answer of Redis to that, or to RESIZE. */
 void detached_done(struct core *core, struct op *op);
 
 /* stop.c */

@@ -1,18 +1,22 @@
 /*
- * UNLOCK and RENEW with detached=1, about a hold that is no session's. The
- * fence tells which hold it is, so no ticket is needed: the request waits for
- * one answer of Redis. See DESIGN.md D9.5.
+ * UNLOCK and RENEW with detached=1, about a hold that is no session's, and
+ * RESIZE, about a semaphore. The fence tells which hold it is, so no ticket is
+ * needed: the request waits for one answer of Redis. See DESIGN.md D9.5, D1.7.
  */
 #include "daemon/core/command/command.h"
 
 #include "daemon/core/answer/answer.h"
 #include "daemon/core/feature/releases.h"
+#include "daemon/core/model/handlers.h"
 #include "daemon/core/model/op_pool.h"
 #include "daemon/core/model/request.h"
+#include "daemon/core/model/session_table.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/ticket/states.h"
 #include "daemon/core/ticket/tickets.h"
 #include "daemon/op/op.h"
+
+#include "daemon/base/log.h"
 
 static const char not_known[] =
     "Redis has not confirmed it: send the request again";
@@ -41,16 +45,62 @@ detached_objection(const struct request_line *line)
     return NULL;
 }
 
-void
+static void
 detached_ask(struct core *core, const struct request *request, struct op *op)
 {
-    op->by_fence = true;
+    op->by_fence = request->command != COMMAND_RESIZE;
     op->fence = request->fence;
+    op->keeps = request->ask.permits_max;
     if (request->command == COMMAND_RENEW)
         op->hard_end_us =
             us_add(core->now_us, us_from_ms(request->ask.detach_ms));
     op->deadline_us = request_deadline_us(core, request);
     op_submit(core, op);
+}
+
+void
+detached_command(
+    struct core *core, struct session *session, const struct request_line *line)
+{
+    const char *wrong = detached_objection(line);
+    bool renews = line->command == COMMAND_RENEW;
+
+    if (wrong != NULL) {
+        count(core->counters, COUNTER_requests_bad);
+        answer_error(core, session, line->tag, ERROR_BADREQ, wrong);
+        return;
+    }
+    struct op *op = command_op(
+        core, session, line, renews ? OP_RENEW_DETACHED : OP_UNLOCK_DETACHED);
+    if (op == NULL)
+        return;
+    struct request *request = slab_get(&core->requests, op->owner);
+    request->fence = line->value[REQUEST_KEY_FENCE];
+    request->ask.detach_ms = renews ? line->value[REQUEST_KEY_LEASE] : 0;
+    detached_ask(core, request, op);
+}
+
+/* Another limit for a semaphore that is held or waited for. */
+void
+command_resize(
+    struct core *core, struct session *session, const struct request_line *line)
+{
+    const char *wrong = limit_objection(core, line);
+
+    if (wrong != NULL) {
+        count(core->counters, COUNTER_requests_bad);
+        answer_error(core, session, line->tag, ERROR_BADREQ, wrong);
+        return;
+    }
+    struct op *op = command_op(core, session, line, OP_RESIZE);
+    if (op == NULL)
+        return;
+    struct request *request = slab_get(&core->requests, op->owner);
+    request->ask.permits_max = (uint32_t)line->value[REQUEST_KEY_LIMIT];
+    log_write(LOG_INFO, "semaphore_resize", log_quoted("lock", line->argument),
+        log_number("limit", request->ask.permits_max),
+        log_word("by", session->short_id), auth_log_user(session));
+    detached_ask(core, request, op);
 }
 
 /* Redis has carried it out. */
@@ -64,9 +114,15 @@ detached_answer(
         return;
     }
     struct reply reply = answer_begin(core, request->tag, "OK");
-    uint64_t left_ms = result_left_us(core, result) / 1000;
-    reply_pair_number(&reply, "ttl_ms", left_ms);
-    reply_lease(&reply, true, left_ms);
+    if (request->command == COMMAND_RESIZE) {
+        count(core->counters, COUNTER_resizes);
+        reply_pair_number(&reply, "limit", request->ask.permits_max);
+        reply_pair_number(&reply, "permits", result->used);
+    } else {
+        uint64_t left_ms = result_left_us(core, result) / 1000;
+        reply_pair_number(&reply, "ttl_ms", left_ms);
+        reply_lease(&reply, true, left_ms);
+    }
     answer_end(core, request->session, &reply);
     request_free(core, request);
 }
@@ -96,8 +152,9 @@ detached_refuse(struct core *core, struct request *request, const struct op *op)
 {
     enum op_status status = op->result.status;
     bool gone = status == OP_GONE && request->command == COMMAND_UNLOCK;
+    bool resizes = request->command == COMMAND_RESIZE;
 
-    /* The first time may have ended it, or set its end. */
+    /* The first time may have carried it out. */
     if (op->retry && (gone || status == OP_MISSING)) {
         count(core->counters, COUNTER_refused_indoubt);
         request_refuse(core, request, ERROR_INDOUBT,
@@ -108,12 +165,16 @@ detached_refuse(struct core *core, struct request *request, const struct op *op)
     switch (status) {
     case OP_GONE:
         request_refuse(core, request, ERROR_NOTHELD,
-            "no detached hold of this lock has that fence");
+            resizes ? "no client holds the lock or waits for it: the limit= of "
+                      "the next LOCK counts"
+                    : "no detached hold of this lock has that fence");
         return;
     case OP_CONFLICT:
         request_refuse(core, request, ERROR_CONFLICT,
-            "the hold with that fence is not detached: its session uses it "
-            "without detached=1");
+            resizes ? "the lock is no semaphore: its holders and waiters have "
+                      "no limit="
+                    : "the hold with that fence is not detached: its session "
+                      "uses it without detached=1");
         return;
     case OP_MISSING:
         request_unavailable(core, request, us_from_ms(op->result.again_ms));

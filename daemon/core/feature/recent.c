@@ -96,7 +96,7 @@ recent_of_op(struct core *core, struct recent *recent, const struct op *op)
         core_short_id(op->session, recent->session);
         if (ticket != NULL)
             recent_of_ticket(recent, ticket);
-    } else if (op->kind == OP_BREAK || op->by_fence ||
+    } else if (op->kind == OP_BREAK || op->kind == OP_RESIZE || op->by_fence ||
                (op->kind == OP_INSPECT && op->reader == READER_REQUEST)) {
         const struct request *request = slab_get(&core->requests, op->owner);
         if (request == NULL)
