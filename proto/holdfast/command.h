@@ -68,9 +68,9 @@ typedef int command_function(struct settings *settings, char **argv);
 
 command_function command_run, command_lock, command_show, command_locks,
     command_sessions, command_slow, command_status, command_audit, command_ping,
-    command_raw, command_watch, command_await, command_break, command_unlock,
-    command_renew, command_kill, command_drain, command_secret, command_top,
-    command_bench;
+    command_raw, command_watch, command_await, command_break, command_resize,
+    command_unlock, command_renew, command_kill, command_drain, command_secret,
+    command_top, command_bench;
 
 /* help.c: the command line of a command, without its options. */
 struct usage {

@@ -23,6 +23,7 @@ const char help_all[] =
     "  top                        show contended locks and old holds\n"
     "  audit                      check all locks in Redis\n"
     "  break KEY                  take a lock from its holders\n"
+    "  resize KEY                 set another limit for a semaphore\n"
     "  kill SESSION               end a session of this broker\n"
     "  drain                      stop this broker\n"
     "  bench [KEY-PREFIX]         measure the speed of a broker\n"
@@ -257,6 +258,14 @@ static const struct usage usages[] = {
         "`holders=N`. With --fence only the holder with that fence loses it.\n"
         "The next waiter gets the lock when the holder's broker has released\n"
         "it, or when the lease ends.\n" EXIT_USUAL},
+    {"resize", 1, 1, "one KEY",
+        "holdfast resize --limit N KEY\n"
+        "\n"
+        "Sets the limit of a semaphore that clients hold or wait for, and\n"
+        "prints it and the permits that are out: `limit=N permits=K`. A\n"
+        "larger limit counts at once. A smaller one takes no permits away: no\n"
+        "client gets the lock until enough permits have come "
+        "back.\n" EXIT_USUAL},
     {"kill", 1, 1, "one SESSION, as `holdfast sessions` prints it",
         "holdfast kill SESSION\n"
         "\n"

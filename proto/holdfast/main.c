@@ -25,10 +25,10 @@ command_call(struct settings *settings, char **argv)
         {"status", command_status}, {"audit", command_audit},
         {"ping", command_ping}, {"raw", command_raw}, {"watch", command_watch},
         {"await", command_await}, {"break", command_break},
-        {"unlock", command_unlock}, {"renew", command_renew},
-        {"kill", command_kill}, {"drain", command_drain},
-        {"secret", command_secret}, {"top", command_top},
-        {"bench", command_bench}};
+        {"resize", command_resize}, {"unlock", command_unlock},
+        {"renew", command_renew}, {"kill", command_kill},
+        {"drain", command_drain}, {"secret", command_secret},
+        {"top", command_top}, {"bench", command_bench}};
 
     bool help = strcmp(argv[0], "help") == 0;
     const char *name = help ? argv[1] : argv[0];

@@ -1,5 +1,5 @@
 /*
- * The commands await, break, kill and drain: one request each.
+ * The commands await, break, resize, kill and drain: one request each.
  */
 #include "proto/holdfast/escape.h"
 #include "proto/holdfast/options.h"
@@ -116,6 +116,37 @@ command_break(struct settings *settings, char **argv)
         (void)printf("holders=%" PRIu64 "%s\n", holders,
             holdfast_event_number(&event, "pending", &left) ? " pending=1"
                                                             : "");
+    }
+    holdfast_destroy(&h);
+    return status;
+}
+
+int
+command_resize(struct settings *settings, char **argv)
+{
+    uint64_t limit = 0;
+    const struct option options[] = {
+        {.name = "limit", .max = UINT32_MAX, .number = &limit}};
+    char word[KEY_WORD_BYTES];
+    char line[KEY_WORD_BYTES + 64];
+    struct holdfast_event event;
+    struct holdfast *h;
+    struct words words;
+    uint64_t permits = 0;
+
+    if (!words_take(settings, "resize", options, 1, argv, &words))
+        return words.status;
+    if (!key_encode("resize", words.word[0], word))
+        return STATUS_USAGE;
+    if (limit == 0) {
+        complain("resize: --limit is missing");
+        return STATUS_USAGE;
+    }
+    (void)snprintf(line, sizeof(line), "RESIZE %s limit=%" PRIu64, word, limit);
+    int status = order_give(settings, "resize", line, ORDER_MS, &h, &event);
+    if (status == STATUS_FINE) {
+        (void)holdfast_event_number(&event, "permits", &permits);
+        (void)printf("limit=%" PRIu64 " permits=%" PRIu64 "\n", limit, permits);
     }
     holdfast_destroy(&h);
     return status;

@@ -26,6 +26,7 @@ KINDS = (
     ("watch", 1.5), ("unwatch", 1), ("await", 2), ("wrong", 1), ("break", 0.8),
     ("resume", 0.8), ("die", 0.4), ("quit", 0.2), ("kill", 0.1),
     ("abandon", 0.1), ("time_out", 0.3), ("lapse", 0.1), ("delayed", 0.3),
+    ("resize", 1.5),
 )
 
 
@@ -79,14 +80,15 @@ class Player(Lane):
             limit = 4 if self.names.index(name) % 3 == 2 else 0
         if limit:
             return {"limit": limit,
-                    "permits": self.random.choice((1, 1, 2, limit))}
+                    "permits": self.random.choice((1, 1, min(2, limit), limit))}
         return {"mode": self.random.choice(("exclusive", "shared", "shared"))}
 
     def own_kind(self, name, actor):
         """Mostly what a re-entry is to ask for."""
         lock = self.model.locks[name]
         ticket = lock.of(actor)
-        if ticket is None or self.random.random() < 0.15:
+        if ticket is None or self.random.random() < 0.15 or \
+                0 < lock.limit < ticket.permits:  # by a RESIZE
             return self.kind_of(name)
         if lock.limit:
             return {"limit": lock.limit, "permits": ticket.permits}
@@ -420,6 +422,22 @@ class Player(Lane):
         client.send(f"{tag} BREAK {name}")
         yield from self.act([("break", name, client.number, tag)], "BREAK")
         yield from self.settle([name], "BREAK")
+
+    def do_resize(self):
+        """Of a lock that is held, mostly a semaphore."""
+        held = [name for name in self.names
+                if self.model.locks[name].granted()]
+        some = [name for name in held if self.model.locks[name].limit]
+        name = self.some(some if self.random.random() < 0.9 else held)
+        if name is None:
+            return False
+        client = self.random.choice(self.clients)
+        tag, limit = client.next_tag(), self.random.choice((1, 2, 3, 4, 6))
+        client.send(f"{tag} RESIZE {name} limit={limit}")
+        yield from self.act([("resize", name, client.number, tag, limit)],
+                            "RESIZE")
+        yield from self.settle([name], "RESIZE")
+        return True
 
     def do_time_out(self):
         """A wait that ends by itself, or is granted at once."""

@@ -360,6 +360,19 @@ class Model:
                          (name, ticket.actor[1], "broken"))
         self.serve(lock)
 
+    def step_resize(self, name, client, tag, limit):
+        lock = self.lock(name)
+        if not lock.limit:
+            self.out.append((client, tag, "ERR", "CONFLICT"))
+            return
+        lock.limit = limit
+        for ticket in lock.waiting():
+            if ticket.permits > limit:
+                self.strike(lock, ticket)
+                self.say(ticket.actor, ticket.tag, "ERR", "CONFLICT")
+        self.out.append((client, tag, "OK", None))
+        self.serve(lock)
+
     def step_gone(self, client, unclean):
         """A session ends."""
         for actor in [a for a in self.several if a[0] == client]:

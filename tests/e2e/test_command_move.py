@@ -552,6 +552,15 @@ class OrderTest(MoveCase):
         self.assertIn(b"lost: broken", process.stderr.read())
         self.client().ok("LOCK job wait=10s")
 
+    def test_resize(self):
+        client = self.client(self.one)
+        client.ok("LOCK job limit=2 permits=2")
+        self.ends(0, self.both, "resize", "--limit", "3", "job",
+                  out=b"limit=3 permits=2\n")
+        self.client().ok("LOCK job limit=3 wait=0")
+        self.ends(1, self.both, "resize", "--limit", "3", "other",
+                  err=b"NOTHELD")
+
     def test_kill(self):
         process = self.run_holding(self.both, "job")
         self.fences()

@@ -660,8 +660,8 @@ class UsageTest(CommandCase):
         self.ends(0, "127.0.0.1:1", "-h")
         for name in ("run", "lock", "unlock", "renew", "show", "watch",
                      "await", "locks", "sessions", "slow", "status", "top",
-                     "audit", "break", "kill", "drain", "bench", "ping", "raw",
-                     "secret"):
+                     "audit", "break", "resize", "kill", "drain", "bench",
+                     "ping", "raw", "secret"):
             for words in ([name, "-h"], [name, "--help"], ["help", name]):
                 result = self.ends(0, "127.0.0.1:1", *words)
                 self.assertTrue(
@@ -673,6 +673,7 @@ class UsageTest(CommandCase):
     def test_bad(self):
         for words in ([], ["nothing"], ["watch"], ["break"], ["kill"],
                       ["break", "a", "b"], ["break", "--fence", "0", "a"],
+                      ["resize", "a"], ["resize", "--limit", "0", "a"],
                       ["watch", ""], ["watch", "a", "--", "b"],
                       ["unlock", "a"],
                       ["renew", "a", "--fence", "5"],

@@ -176,6 +176,7 @@ class TrustTest(TlsCase):
                  "show": ("k",), "watch": ("k",), "break": ("k",),
                  "kill": ("01234567",), "await": ("k",),
                  "unlock": ("--fence", "1", "k"),
+                 "resize": ("--limit", "1", "k"),
                  "renew": ("--fence", "1", "--lease", "1s", "k")}
         with socket.create_server(("127.0.0.1", 0)) as server:
             server.setblocking(False)
