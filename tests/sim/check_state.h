@@ -148,7 +148,12 @@ struct subject {
     struct noted noted[NOTED_KEPT]; /* in turn */
     uint64_t noted_floor;           /* the largest fence that was forgotten */
     uint32_t noted_next;
-    uint32_t waits[WAITS_KEPT]; /* in turn: how many have waited */
+
+    struct {
+        uint64_t sure_ms; /* until then none of them is over */
+        uint32_t count;
+    } waits[WAITS_KEPT]; /* in turn: how many have waited */
+
     uint32_t waits_next;
     struct holders *history; /* owned */
     uint32_t history_count;

@@ -396,17 +396,35 @@ check_awaited_in_vain(struct check *check, uint32_t lock, uint64_t asked_us,
         who);
 }
 
+/* The first end of a wait, by its Redis; UINT64_MAX: nobody waits. */
+static uint64_t
+waits_end_ms(const struct version *version)
+{
+    uint64_t end_ms = UINT64_MAX;
+
+    for (uint32_t i = 0; i < version->live; i++)
+        if (!version->stands[i].granted && version->stands[i].ends_ms < end_ms)
+            end_ms = version->stands[i].ends_ms;
+    return end_ms;
+}
+
 /* Of a quorum no record has who waits. */
 void
 waits_note(const struct check *check, struct subject *subject,
     const struct version *version)
 {
     uint32_t count = version->live - version->granted;
-    uint32_t next = subject->waits_next;
+    uint32_t last = (subject->waits_next - 1) % WAITS_KEPT;
+    bool same = subject->waits_next > 0 && subject->waits[last].count == count;
 
-    if (check->world->plan.quorum == 0 &&
-        (next == 0 || subject->waits[(next - 1) % WAITS_KEPT] != count))
-        subject->waits[subject->waits_next++ % WAITS_KEPT] = count;
+    if (check->world->plan.quorum != 0)
+        return;
+    if (!same)
+        last = subject->waits_next++ % WAITS_KEPT;
+    else if (subject->waits[last].sure_ms <= check_clock_ms(version->machine))
+        return; /* some of them were over */
+    subject->waits[last].count = count;
+    subject->waits[last].sure_ms = waits_end_ms(version);
 }
 
 uint64_t
@@ -428,10 +446,14 @@ check_wanted(struct check *check, uint32_t lock, uint64_t waiters,
     if (check->world->plan.quorum != 0 ||
         *seen + WAITS_KEPT <= subject->waits_next)
         return; /* there were more changes than are known */
+    uint64_t now_ms = check_clock_ms(subject->version.machine);
     for (uint64_t i = *seen; i < subject->waits_next; i++) {
-        uint32_t count = subject->waits[i % WAITS_KEPT];
-        fell = fell || count < waiters;
-        if (count != waiters || (waiters <= last && !fell))
+        uint32_t count = subject->waits[i % WAITS_KEPT].count;
+        /* A broker does not count waits that are over. */
+        bool fewer = subject->waits[i % WAITS_KEPT].sure_ms <= now_ms;
+        fell = fell || fewer || count < waiters;
+        if ((fewer ? count < waiters : count != waiters) ||
+            (waiters <= last && !fell))
             continue;
         *seen = i;
         return;
