@@ -11,6 +11,18 @@
 
 #define AWAITS 3 /* of a client at a time */
 
+uint32_t
+awaits_of(const struct client *client, uint32_t lock)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < CLIENT_REQUESTS; i++)
+        count += client->requests[i].serial != 0 &&
+                 client->requests[i].verb == VERB_AWAIT &&
+                 client->requests[i].lock == lock;
+    return count;
+}
+
 static uint32_t
 awaits_now(const struct client *client)
 {

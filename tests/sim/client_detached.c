@@ -123,6 +123,7 @@ detached_granted(
         .doom = FAULT_COUNT,
     };
     baton->belief = check_believes(check, &hold, until_us);
+    drill_detached(task, a->fence);
 }
 
 /* --- sending -------------------------------------------------------------- */
@@ -173,10 +174,9 @@ baton_give_back(struct client *client, struct baton *baton)
 
 /* Its end may be a sooner one from now on. */
 static void
-baton_prolong(struct client *client, struct baton *baton)
+baton_prolong(struct client *client, struct baton *baton, uint32_t term_ms)
 {
     struct world *world = client->world;
-    uint32_t term_ms = draw_term(world);
     struct request *request =
         detached_begin(client, VERB_PROLONG, baton->lock, baton->fence);
 
@@ -242,12 +242,40 @@ detached_fidget(struct client *client)
     if (world_odds(world, 3) && world->now_us >= baton->true_asking)
         baton_give_back(client, baton);
     else
-        baton_prolong(client, baton);
+        baton_prolong(client, baton, draw_term(world));
+}
+
+bool
+detached_prolong(
+    struct client *client, uint32_t lock, uint64_t fence, uint32_t term_ms)
+{
+    struct baton *baton = baton_find(client->fleet, lock, fence);
+
+    if (baton == NULL || client->link != LINK_OPEN)
+        return false;
+    baton_prolong(client, baton, term_ms);
+    return true;
+}
+
+bool
+detached_give_back(struct client *client, uint32_t lock, uint64_t fence)
+{
+    struct baton *baton = baton_find(client->fleet, lock, fence);
+
+    if (baton == NULL || client->link != LINK_OPEN)
+        return false;
+    baton_give_back(client, baton);
+    wire_flush(client);
+    return true;
 }
 
 void
 detached_wind_up(struct client *client)
 {
+    const struct drill *drill = &client->fleet->drill;
+
+    if (drill->kind == DRILL_HANDED && drill->stage != DRILL_NONE)
+        return;
     for (uint32_t i = 0; i < BATONS; i++) {
         struct baton *baton = &client->fleet->batons[i];
         if (baton->fence != 0 && client->world->now_us >= baton->true_asking)

@@ -444,6 +444,11 @@ void detached_fidget(struct client *client);
 void detached_answered(struct client *client, const struct request *request,
     const struct answer *a);
 
+/* The RENEW or UNLOCK of the one with that fence; false: not now. */
+bool detached_prolong(
+    struct client *client, uint32_t lock, uint64_t fence, uint32_t term_ms);
+bool detached_give_back(struct client *client, uint32_t lock, uint64_t fence);
+
 /* Winding up: all of them are given back. */
 void detached_wind_up(struct client *client);
 
@@ -453,6 +458,8 @@ void detached_wind_up(struct client *client);
 struct request *await_send(
     struct client *client, uint32_t lock, uint32_t wait_ms);
 void await_fidget(struct client *client);
+/* How many of that lock are under way. */
+uint32_t awaits_of(const struct client *client, uint32_t lock);
 void await_answered(struct client *client, const struct request *request,
     const struct answer *a);
 

@@ -173,7 +173,17 @@ drill_ask(struct drill *drill, struct task *task, enum task_purpose purpose,
 
     task_wants(task, drill->lock, wait_ms, holder ? drill->lease_ms : 0);
     task->wish.delay_ms = holder ? drill->delay_ms : 0;
+    task->wish.wanted = holder && drill->kind == DRILL_ROUSED;
     ask(task, purpose);
+}
+
+void
+drill_ask_detached(struct drill *drill, struct task *task)
+{
+    drill->lease_ms = plan_detached_ms(&task->client->world->plan) * 5 / 8;
+    task_wants(task, drill->lock, CLIENT_NO_WAIT, drill->lease_ms);
+    task->wish.detached = true;
+    ask(task, TASK_DRILL_WAITS);
 }
 
 void
@@ -617,7 +627,7 @@ static const enum drill_kind last_drills[] = {DRILL_FORGETS, DRILL_PARTED,
     DRILL_SPLIT, DRILL_UNDONE, DRILL_REVIVED, DRILL_CUTOFF, DRILL_LAPSED,
     DRILL_CLAIMED, DRILL_RETURNED, DRILL_ORDERED, DRILL_RACED, DRILL_REPEATED,
     DRILL_NAMED, DRILL_SLOW, DRILL_COPIES, DRILL_SETBACK, DRILL_CHANGED,
-    DRILL_CROWDED};
+    DRILL_HANDED, DRILL_ROUSED, DRILL_CROWDED};
 
 #define LAST_DRILLS (sizeof(last_drills) / sizeof(last_drills[0]))
 
@@ -634,6 +644,10 @@ last_drill_can(const struct world *world, enum drill_kind kind)
         return world->plan.quorum == 0;
     if (kind == DRILL_CHANGED)
         return world->plan.peers > 0;
+    if (kind == DRILL_HANDED)
+        return world->plan.detaches > 0;
+    if (kind == DRILL_ROUSED)
+        return world->plan.awaits + world->plan.wants > 0;
     if (kind == DRILL_FORGETS)
         return world->plan.quorum != 0 && plan_settles(&world->plan);
     if (kind == DRILL_PARTED || kind == DRILL_GIVEN || kind == DRILL_TURNS)

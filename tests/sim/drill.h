@@ -70,6 +70,8 @@ enum drill_kind {
     DRILL_REPEATED, /* or of a grant that followed one nobody heard of */
     DRILL_COPIES,   /* an older copy of a record comes back */
     DRILL_SETBACK,  /* all clocks are set back, and Redis has forgotten */
+    DRILL_HANDED,   /* the broker dies where a detached hold was taken */
+    DRILL_ROUSED,   /* a lock is wanted by some, and awaited by others */
     DRILL_COUNT
 };
 
@@ -168,6 +170,9 @@ void drill_failed(struct client *client);
 void drill_claimed(struct task *task, bool ok);
 void drill_rejoined(struct task *task);
 
+/* Its LOCK with detached=1 is answered OK. */
+void drill_detached(struct task *task, uint64_t fence);
+
 /* A BREAK is answered. */
 void drill_ordered(struct client *client, const struct request *request,
     const struct answer *a);
@@ -242,6 +247,12 @@ void drill_ask(struct drill *drill, struct task *task,
 
 void drill_ask_for(struct drill *drill, struct task *task, uint32_t lock,
     enum task_purpose purpose);
+
+/* Of a detached hold, for two leases and a half. */
+void drill_ask_detached(struct drill *drill, struct task *task);
+
+/* In that a broker tells its clients of a change in Redis. */
+uint64_t told_bound_us(const struct fleet *fleet);
 
 /* It gives back what it has, or what it will have. */
 void drill_release(struct task *task, enum task_purpose purpose);
@@ -332,6 +343,15 @@ bool setback_begin(struct fleet *fleet);
 void setback_acts(struct fleet *fleet);
 void ids_acts(struct fleet *fleet);
 void ids_granted(struct fleet *fleet, struct task *task);
+
+/* --- drill_later.c -------------------------------------------------------- */
+
+bool handed_begin(struct fleet *fleet);
+void handed_acts(struct fleet *fleet);
+void handed_queued(struct fleet *fleet, const struct task *task);
+bool roused_begin(struct fleet *fleet);
+void roused_acts(struct fleet *fleet);
+void roused_granted(struct fleet *fleet, struct task *task);
 
 /* --- drill_failover.c ----------------------------------------------------- */
 

@@ -734,6 +734,10 @@ const struct drill_plan drill_plans[DRILL_COUNT] = {
         repeated_acts, false, repeated_granted, NULL},
     [DRILL_CHANGED] = {"changed", "Redis was empty, before a shorter lease",
         changed_begin, changed_acts, true, NULL, NULL},
+    [DRILL_HANDED] = {"handed", "its release at another broker", handed_begin,
+        handed_acts, false, NULL, handed_queued},
+    [DRILL_ROUSED] = {"roused", "its release, with AWAITs", roused_begin,
+        roused_acts, true, roused_granted, NULL},
     [DRILL_SWEEP] = {"sweep", "what a lost broker had left was over",
         sweep_begin, sweep_acts, false, NULL, NULL},
 };

@@ -403,7 +403,7 @@ circle_granted(struct fleet *fleet, struct task *task)
  * takes longer than a broker waits for an answer, it looks again after a pause
  * of half a second.
  */
-static uint64_t
+uint64_t
 told_bound_us(const struct fleet *fleet)
 {
     const struct world *world = fleet->world;

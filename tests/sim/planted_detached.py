@@ -71,4 +71,7 @@ PLANTED = {
         "watch->lock->news.waiters >= watch->told_waiters &&\n"
         "        watch->lock->news.waiters > 0",
         "WANTED is told again, though no more wait"),
+    "wanted-never": (
+        "watch_grows", "return watch_hold(core, watch) != NULL;",
+        "return false;", "WANTED is not told"),
 }
