@@ -152,11 +152,7 @@ class LockTest(CommandCase):
         self.assertEqual(len(broker.received("UNLOCK")), 1)
 
     def test_usage(self):
-        detached = ["--detached", "--lease", "1h", "a"]
         for words in ([], [""], ["a", "--", "true"], ["--wait", "a"],
-                      ["--detached", "a"], detached + ["b"],
-                      detached + ["--keep", "5s"],
-                      ["--detached", "--lease", "25h", "a"],
                       ["--lease", "0", "a"], ["--delay", "25h", "a"],
                       ["--permits", "2", "a"]):
             result = self.ends(125, "127.0.0.1:1", "lock", *words)
@@ -675,10 +671,6 @@ class UsageTest(CommandCase):
                       ["break", "a", "b"], ["break", "--fence", "0", "a"],
                       ["resize", "a"], ["resize", "--limit", "0", "a"],
                       ["watch", ""], ["watch", "a", "--", "b"],
-                      ["unlock", "a"],
-                      ["renew", "a", "--fence", "5"],
-                      ["renew", "a", "--fence", "5", "--lease", "0"],
-                      ["renew", "a", "--fence", "5", "--lease", "25h"],
                       ["kill", "a", "b"], ["kill", ""], ["kill", "0123456"],
                       ["kill", "0123456x"], ["drain", "a"],
                       ["-s", "file", "ping"], ["-u", "user", "show", "a"],

@@ -134,19 +134,6 @@ class DetachedTest(KindsCase):
         two.waits("LOCK e")
         one.err("LOCK d", "DEADLOCK")
 
-    def test_bad_requests(self):
-        client = self.connect()
-        for line in ("LOCK d detached=1", "LOCK d lease=25h detached=1",
-                     "LOCK d e lease=1h detached=1",
-                     "LOCK d lease=1h detached=1 wanted=1",
-                     "LOCK d lease=1h detached=2", "UNLOCK d detached=1",
-                     "UNLOCK d fence=1 owner=w detached=1",
-                     "RENEW d lease=1h detached=1",
-                     "RENEW d lease=25h fence=1 detached=1"):
-            client.err(line, "BADREQ")
-        client.ok("LOCK d lease=25h detached=0")
-        client.ok("UNLOCK d detached=0", count=0)
-
     def test_with_wait_0(self):
         client = self.connect()
         self.detach(client, "LOCK d wait=0 lease=1h")
@@ -202,10 +189,13 @@ class CommandTest(KindsCase):
                 ("lock --detached k", "needs --lease", 125),
                 ("lock --detached --lease 25h k", "24h", 125),
                 ("lock --detached --lease 1h k j", "one KEY, not 2", 125),
+                ("lock --detached --lease 1h --keep 5s k", "--keep", 125),
                 ("run --detached k -- true", "no option '--detached'", 125),
                 ("unlock k", "--fence is missing", 64),
                 ("renew --fence 1 k", "--lease is missing", 64),
-                ("renew --lease 1h k", "--fence is missing", 64)):
+                ("renew --lease 1h k", "--fence is missing", 64),
+                ("renew --fence 1 --lease 0 k", "0 is not a lease", 64),
+                ("renew --fence 1 --lease 25h k", "more than 24h", 64)):
             with self.subTest(words=words):
                 self.assertIn(said, self.run_command(*words.split(),
                                                      status=status))

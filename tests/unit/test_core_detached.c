@@ -327,6 +327,29 @@ SESSION_TEST(an_owner_that_holds_it)
     rig_ask(rig, s, "LOCK a", "- OK fence=5 ttl_ms=~ count=2");
 }
 
+static const char *const bad_requests[] = {
+    "LOCK a detached=1",
+    "LOCK a lease=25h detached=1",
+    "LOCK a b lease=1h detached=1",
+    "LOCK a lease=1h detached=1 wanted=1",
+    "LOCK a lease=1h detached=2",
+    "UNLOCK a detached=1",
+    "UNLOCK a fence=1 owner=w detached=1",
+    "UNLOCK a fence=1 permits=1 detached=1",
+    "RENEW a lease=1h detached=1",
+    "RENEW a lease=25h fence=1 detached=1",
+};
+
+SESSION_TEST(bad_request)
+{
+    rig_ask(rig, s, bad_requests[_i], "- ERR BADREQ retry=0");
+    rig_no_op(rig);
+    rig_lock(rig, s, "1 LOCK a lease=25h detached=0", 5);
+    rig_say(rig, s, "2 UNLOCK a detached=0");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_expect(rig, s, "2 OK count=0");
+}
+
 /* --- by its fence --------------------------------------------------------- */
 
 static const struct {
@@ -451,6 +474,8 @@ core_detached_suite(void)
     tcase_add_test(tests, its_session_is_resumed);
     tcase_add_loop_test(tests, a_cancel_comes_too_late, 0, 3);
     tcase_add_test(tests, an_owner_that_holds_it);
+    tcase_add_loop_test(
+        tests, bad_request, 0, sizeof(bad_requests) / sizeof(bad_requests[0]));
     tcase_add_loop_test(
         tests, answers, 0, sizeof(by_fence) / sizeof(by_fence[0]));
     tcase_add_test(tests, asked_twice);
