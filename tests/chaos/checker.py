@@ -112,14 +112,15 @@ class Excuses:
 
 
 def read_holds(client, events, kills, verdict):
-    """The belief intervals of one client."""
+    """The belief intervals of one client. One that begins while SIGKILL is on
+    its way ends at once."""
     holds, opened = [], {}
+    started = 0.0
 
     def drop_all(at):
+        died = [t for t in kills if t >= started and (at is None or t <= at)]
         for hold in opened.values():
-            died = [t for t in kills if t >= hold.begin and
-                    (at is None or t <= at)]
-            hold.close(min(died) if died else
+            hold.close(max(min(died), hold.begin) if died else
                        (at if at is not None else hold.until), "killed")
         opened.clear()
 
@@ -127,6 +128,7 @@ def read_holds(client, events, kills, verdict):
         kind = event["e"]
         if kind == "start":
             drop_all(event["t"])
+            started = event["t"]
         elif kind == "begin":
             hold = Hold(client, event)
             holds.append(hold)

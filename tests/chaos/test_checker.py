@@ -124,6 +124,9 @@ STORIES = {
     "a killed client believes no longer": ("", {}, KILLED),
     "a killed client believes until then": ("overlap", {}, (
         *KILLED, hold("c", 1.5, 1.6, 11))),
+    "a client believes no longer when its signal has come": ("", {}, (
+        hold("a", 1.0, None, 10), event(0.99, "kill", client="a"),
+        note("a", "start", 2.5), hold("b", 1.1, 1.2, 12))),
     "a stopped client believes until its deadline": ("overlap", {}, (
         hold("a", 1.0, 9.0, 10, why="deadline", until=4.0),
         hold("b", 3.9, 3.95, 11))),
