@@ -1,7 +1,9 @@
 /*
  * Tests of daemon/core/feature/members.c: WATCH members=1.
  */
+#include "daemon/core/feature/members.h"
 #include "daemon/core/model/lock.h"
+#include "daemon/core/model/state.h"
 #include "daemon/op/op.h"
 #include "tests/unit/core_rig.h"
 
@@ -245,6 +247,37 @@ SESSION_TEST(slow_reader)
     ck_assert_uint_eq(rig_count(rig, COUNTER_member_lists), 1);
 }
 
+/* More clients watch the lock than one step has effects for. */
+SESSION_TEST(no_room)
+{
+    const uint32_t room = rig->effects.entry_capacity;
+    unsigned sessions[] = {s, rig_open(rig)};
+    struct op_ticket ticket = member(2);
+    struct op_members members = {.kind = MEMBERS_JOINED,
+        .key = TEXT(KEY),
+        .count = 2,
+        .history = HISTORY,
+        .tickets = &ticket,
+        .ticket_count = 1};
+
+    for (unsigned i = 0; i < 2; i++)
+        watch_members(rig, sessions[i], 1);
+    rig->effects.entry_capacity = 0;
+    rig->core->effects = &rig->effects;
+    members_told(rig->core, &members);
+    rig->core->effects = NULL;
+    rig->effects.entry_capacity = room;
+    rig_pass(rig, 1);
+    asked(rig, 0);
+    page(rig, 1, 2, 2);
+    for (unsigned i = 0; i < 2; i++) {
+        rig_expect(rig, sessions[i], "* MEMBERS a begin=1");
+        rig_expect(rig, sessions[i], "* JOINED a fence=10 session=~ note=n");
+        rig_expect(rig, sessions[i], "* JOINED a fence=20 session=~ note=n");
+        rig_expect(rig, sessions[i], "* MEMBERS a members=2");
+    }
+}
+
 /* A page that does not come is asked for again, until the request is over. */
 SESSION_TEST(page_lost)
 {
@@ -352,6 +385,7 @@ core_members_suite(void)
     tcase_add_loop_test(tests, lost, 0, 4);
     tcase_add_test(tests, nothing_lost);
     tcase_add_test(tests, slow_reader);
+    tcase_add_test(tests, no_room);
     tcase_add_test(tests, page_lost);
     tcase_add_test(tests, asked_once);
     tcase_add_test(tests, refused);

@@ -13,7 +13,7 @@
  * their fences. Each change says how many there are, and each page has the sum.
  * If they differ, or if the node has another history, messages were lost: the
  * watches begin again with the first page. So does a watch whose client does
- * not read.
+ * not read, or for whose event the step has no room.
  *
  * Pages are asked for by watch_look(). No page comes before the broker is
  * settled with the node: after a failover holders may be missing until then.
@@ -113,19 +113,25 @@ members_show(
     members_rest(core, watch);
 }
 
-/* The watches begin again with the first page. */
+/* The watch begins again with the first page. A step may call it for any number
+ * of watches: it adds no effect. */
+static void
+members_again(struct core *core, struct watch *watch)
+{
+    count(core->counters, COUNTER_member_lists);
+    watch->shown = 0;
+    watch->asks = !watch->session->watch_waits;
+    if (!watch->asks)
+        members_rest(core, watch);
+}
+
 static void
 members_restart(struct core *core, struct lock *lock)
 {
     LIST_EACH (link, &lock->watches) {
         struct watch *watch = container_of(link, struct watch, lock_link);
-        if (watch->kind != WATCH_MEMBERS || watch->shown == 0)
-            continue;
-        count(core->counters, COUNTER_member_lists);
-        watch->shown = 0;
-        watch->asks = !watch->session->watch_waits;
-        if (!watch->asks)
-            members_rest(core, watch);
+        if (watch->kind == WATCH_MEMBERS && watch->shown > 0)
+            members_again(core, watch);
     }
 }
 
@@ -147,6 +153,7 @@ members_change(
     enum event_code event = EVENT_CHANGED;
     struct members *members = &lock->members;
     const struct op_ticket *ticket = told->tickets;
+    bool asks = false;
 
     if (told->kind == MEMBERS_JOINED) {
         event = EVENT_JOINED;
@@ -167,14 +174,15 @@ members_change(
             continue;
         if (watch->session->member_lines >= MEMBERS_UNREAD ||
             !effects_spare(core->effects)) {
-            count(core->counters, COUNTER_member_lists);
-            watch->shown = 0;
-            members_rest(core, watch);
+            members_again(core, watch);
+            asks |= watch->asks;
             continue;
         }
         members_tell(core, watch, event, ticket);
         session_rests(core, watch->session);
     }
+    if (asks)
+        members_ask(core, lock);
 }
 
 static void
