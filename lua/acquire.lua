@@ -56,7 +56,7 @@ local function acquire_free(r, arg, t, limit, seen, given)
     ticket_hold(t)
     r.fence, r.id, r.arrival = fence, id, r.arrival + 1
     r.stored, r.live, r.granted, r.first, r.front = 1, 1, 1, 0, 1
-    r.used, r.limit, r.flags = t.permits, limit, flags_with(r, t.mode)
+    r.used, r.limit, r.flags = t.permits, limit, flags_with(r, t)
     r.low, r.longest = t.ends, t.lease
     if r.watch > 0 then
         r.news = true
@@ -248,14 +248,15 @@ end
 -- after it, and so it is lost itself. The latest grant has the latest limit.
 local function hold_fits(r, t, limit)
     local kind, latest = same_kind(r, limit), true
+    local beside = mode_of(t).beside
     if t.fence <= r.fence then
         return false -- they know of it, and that it is over
     end
     for place, flags, raw, at in queue_walk(r, r.first) do
         local other = flags ~= 0 and ticket_unpack(place, raw, at)
         local granted = bit.band(flags, GRANTED) ~= 0
-        local goes = kind and not (granted and limit == 0 and
-            (t.mode ~= SHARED or other.mode ~= SHARED))
+        local goes = kind and (not granted or limit > 0 or
+            bit.band(beside, mode_of(other).flag) > 0)
         if other and not goes then
             if other.fence > t.fence then
                 return false
@@ -291,7 +292,7 @@ local function ticket_back(r, words, t, limit)
     r.arrival = max(r.arrival, t.arrival + 1)
     if holds then
         if r.granted == 0 then
-            r.flags, r.low = flags_with(r, t.mode), t.ends
+            r.flags, r.low = flags_with(r, t), t.ends
         end
         r.granted, r.used = r.granted + 1, r.used + t.permits
         r.news = true

@@ -21,17 +21,31 @@ local VERSION = 1
 local LIVING, GRANTED, CLAIMED, SUSPENDED, BROKEN = 1, 2, 4, 8, 16
 local WAITS, HELD = 1, 7
 
--- Flags of the head: the holders share; changes are told; waiters that the data
--- lack may still come back; the key's expiry is that of a renewed hold. WANTED,
--- of WATCHED: the first waiter, and the end of the last wait, are changes, too.
--- SINGLY, of WATCHED: each holder that comes, changes or goes is told.
+-- Flags of the head: readers hold the lock; changes are told; waiters that the
+-- data lack may still come back; the key's expiry is that of a renewed hold.
+-- WANTED, of WATCHED: the first waiter, and the end of the last wait, are
+-- changes, too. SINGLY, of WATCHED: each holder that comes, changes or goes is
+-- told.
 local SHARED_NOW, WATCHED, BEREFT, KEPT, WANTED, SINGLY = 1, 2, 4, 8, 16, 32
 local TOLD = 50 -- WATCHED, WANTED and SINGLY
 
 -- Modes of a ticket. DETACHED is added to the mode of a detached hold. No
 -- broker renews such a hold: `lease` is all of its term. Any client with its
 -- fence releases or prolongs it. See DESIGN.md D9.5.
-local SHARED, DETACHED = 1, 2
+local EXCLUSIVE, SHARED, DETACHED = 0, 1, 2
+
+-- One line for each mode: its flag of the head, and the flags of the holders
+-- that it may join. A mode without a flag is granted alone.
+local modes = {
+    [EXCLUSIVE] = {flag = 0, beside = 0},
+    [SHARED] = {flag = SHARED_NOW, beside = SHARED_NOW},
+}
+local MODES_NOW = 1
+
+-- The line of a mode. An unknown one is granted alone.
+local function mode_of(t)
+    return modes[t.mode] or modes[EXCLUSIVE]
+end
 
 -- A waiting ticket is asked after by its broker no sooner than this, in ms.
 local AGAIN_MIN = 50
@@ -292,7 +306,7 @@ local function record_write(r)
     if (used or spare(r) > 0) and forgets_soon(r) or
         not used and bit.band(r.flags, KEPT) ~= 0 then
         call('PEXPIRE', r.key, forget_in(r, idle_after))
-        r.flags = bit.band(r.flags, SHARED_NOW + TOLD + BEREFT)
+        r.flags = bit.band(r.flags, MODES_NOW + TOLD + BEREFT)
     end
     if r.live == 0 then
         r.stored, r.first, r.longest = 0, 0, 0
@@ -329,7 +343,7 @@ end
 local function watchers_tell(r)
     if now >= r.watch then
         r.watch = 0
-        r.flags = bit.band(r.flags, SHARED_NOW + BEREFT + KEPT)
+        r.flags = bit.band(r.flags, MODES_NOW + BEREFT + KEPT)
     elseif r.news or bit.band(r.flags, WANTED) ~= 0 and
         r.queued ~= (r.live > r.granted) then
         pcall_redis('PUBLISH', channel .. 'watch', 'W' .. r.key)
@@ -529,15 +543,16 @@ local function compatible(r, t)
     if r.limit > 0 then
         return r.used + t.permits <= r.limit
     end
+    local held = bit.band(r.flags, MODES_NOW)
     return r.granted == 0 or
-        (t.mode == SHARED and bit.band(r.flags, SHARED_NOW) ~= 0)
+        held > 0 and bit.band(held, mode_of(t).beside) == held
 end
 
 local function closed(r)
     if r.limit > 0 then
         return r.used >= r.limit
     end
-    return r.granted > 0 and bit.band(r.flags, SHARED_NOW) == 0
+    return r.granted > 0 and bit.band(r.flags, MODES_NOW) == 0
 end
 
 -- Whether a ticket with that limit= is of this kind of lock. RESIZE changes the
@@ -605,7 +620,7 @@ local function stamp(r, fence)
     local first = r.fence == 0 and first_fence() or 0
     r.fence = max(raise_fence(max(r.fence, fence), r.id, 0), first)
     r.id, r.pending, r.stamped = id, nil, true
-    r.flags = bit.band(r.flags, SHARED_NOW + TOLD + KEPT)
+    r.flags = bit.band(r.flags, MODES_NOW + TOLD + KEPT)
     if not settled then
         r.flags = r.flags + BEREFT
     end
@@ -673,11 +688,9 @@ local function bereft(r, fence)
     return r.pending or fence == 0 and bit.band(r.flags, BEREFT) ~= 0
 end
 
--- The flags of the head with a ticket of that mode as the one that is granted
--- first.
-local function flags_with(r, mode)
-    return bit.bor(bit.band(r.flags, TOLD + BEREFT + KEPT),
-        mode == SHARED and SHARED_NOW or 0)
+-- The flags of the head with that ticket as the one that is granted first.
+local function flags_with(r, t)
+    return bit.bor(bit.band(r.flags, TOLD + BEREFT + KEPT), mode_of(t).flag)
 end
 
 -- The broker of a hold says in this history that it is there.
@@ -691,14 +704,14 @@ end
 
 -- Whether a hold shows by itself that nobody else holds the lock.
 local function sole(r, t)
-    return r.limit == 0 and t.mode ~= SHARED
+    return r.limit == 0 and t.mode == EXCLUSIVE
 end
 
 -- Makes a living ticket a holder: for its whole term where its broker is the
 -- one that asks, else until that broker claims it.
 local function grant(r, t)
     if r.granted == 0 then
-        r.flags = flags_with(r, t.mode)
+        r.flags = flags_with(r, t)
     end
     r.fence, r.news = next_fence(r.fence), true
     t.fence = r.fence

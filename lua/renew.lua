@@ -360,7 +360,7 @@ local function hold_speaks(r, t, ask)
             end
         end
         t.mode, t.ends = SHARED, min(t.ends, now + r.longest)
-        r.flags, r.low = flags_with(r, SHARED), min(r.low, t.ends)
+        r.flags, r.low = flags_with(r, t), min(r.low, t.ends)
         ticket_store(r, t)
         if not ask.detaches then
             return pass_on(r, ask.seen, OK, t, false, ask.moves)

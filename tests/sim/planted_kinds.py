@@ -16,13 +16,12 @@ PLANTED = {
         "a batch of readers goes on behind the writer that ends it"),
     "reader-beside-writer": (
         "compatible",
-        "(t.mode == SHARED and bit.band(r.flags, SHARED_NOW) ~= 0)",
-        "(t.mode == SHARED)", "a reader joins a writer"),
+        "held > 0 and bit.band(held, mode_of(t).beside) == held",
+        "t.mode == SHARED", "a reader joins a writer"),
     "writer-beside-reader": (
         "compatible",
-        "        (t.mode == SHARED and bit.band(r.flags, SHARED_NOW) ~= 0)\n",
-        "        (bit.band(r.flags, SHARED_NOW) ~= 0 and\n"
-        "            (t.mode == SHARED or r.granted == 1))\n",
+        "held > 0 and bit.band(held, mode_of(t).beside) == held",
+        "held > 0 and (t.mode == SHARED or r.granted == 1)",
         "who goes on as a reader lets a writer in"),
     "downgrade-not-stored": (
         "hold_speaks", "t.mode, t.ends = SHARED, min(t.ends, now + r.longest)",

@@ -36,7 +36,8 @@ PLANTED = {
         "    waits_until(r, t, t.ends)\n    ticket_put(r, words, t)\n"
         "    r.id = id\n",
         "who stands in the queue makes old data look new"),
-    "stamped-by-a-reader": ("sole", "return r.limit == 0 and t.mode ~= SHARED",
+    "stamped-by-a-reader": ("sole",
+                            "return r.limit == 0 and t.mode == EXCLUSIVE",
                             "return true",
                             "one reader is taken for all of them"),
     "claimed-of-old": ("hold_speaks", "if r.pending and claims then",
