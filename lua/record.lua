@@ -742,6 +742,12 @@ local function announce(r, t, own, grants)
     end
 end
 
+-- Has a broker look for its waiting ticket now, as after a grant.
+local function look_hint(broker_id, request)
+    pcall_redis('PUBLISH', channel .. broker_id,
+        pack('<c1c8d', 'G', request, 0))
+end
+
 -- Extends the grants to the longest compatible prefix. Returns the grants to
 -- tell the asking broker, without its own operation's ticket, and whether
 -- somebody is left waiting; `grants` are those that it is to be told of

@@ -118,10 +118,26 @@ local function hold_extend(r, t, ask)
     hold_result(r, t, grants, kind_of(r, t, ask.moves))
 end
 
+-- A hold ends sooner than others know. The first waiter's broker has the timer
+-- of the queue: it looks again, and so do watchers.
+local function sooner_tell(r)
+    r.news = true
+    for place, flags, raw, at in queue_walk(r, max(r.first, r.front)) do
+        if flags == WAITS then
+            local t = ticket_unpack(place, raw, at)
+            look_hint(t.broker, sub(t.identity, IDENTITY_REQUEST + 1))
+            return
+        end
+    end
+end
+
 -- The hold lasts for so many ms from now, and its key for longer.
 local function hold_detach(r, t, term, seen, kind)
     local was = t.detached
     r.news = r.news or not was
+    if now + term < t.ends then
+        sooner_tell(r)
+    end
     t.detached, t.lease, t.hold, t.ends = true, term, now + term, now + term
     r.low = min(r.low, t.ends)
     ticket_store(r, t)
@@ -286,8 +302,7 @@ local function resize(r, limit, seen)
         local t = flags ~= 0 and ticket_unpack(place, raw, at)
         if t and bit.band(flags, GRANTED) == 0 and t.permits > limit then
             ticket_strike(r, t)
-            pcall_redis('PUBLISH', channel .. t.broker, pack('<c1c8d', 'G',
-                sub(t.identity, IDENTITY_REQUEST + 1), 0))
+            look_hint(t.broker, sub(t.identity, IDENTITY_REQUEST + 1))
         elseif t and beyond and bit.band(flags, GRANTED) ~= 0 then
             t.shown = history()
             ticket_store(r, t)

@@ -117,7 +117,7 @@ class Lock:
     def run(self, call):
         """An operation by its name; a watchers' message comes last of all."""
         held, grants = len(self.granted), self.grants
-        detached = self.seen["detached"]
+        detached = self.seen["detached"] + self.seen["sooner"]
         waited = bool(self.waiting)
         self.moved = []
         operation = {"acquire": self.acquire, "release": self.release,
@@ -128,7 +128,7 @@ class Lock:
             self.resized = False
         outcome.published[:0] = [("M", moved) for moved in self.moved]
         news = (self.grants != grants or held != len(self.granted)
-                or self.seen["detached"] != detached
+                or self.seen["detached"] + self.seen["sooner"] != detached
                 or self.wanted and waited != bool(self.waiting))
         if self.now < self.watch and news:
             outcome.published.append(("W", None))
@@ -557,6 +557,12 @@ class Lock:
         if call.moves:
             outcome.about = self.kind(ticket)
         self.seen["detached"] += not ticket.detached
+        if self.now + call.hold < ticket.ends:
+            self.seen["sooner"] += 1
+            first = next((each for each in self.waiting
+                          if each.flags == WAITS), None)
+            if first:
+                outcome.published.append(("D", first))
         ticket.detached, ticket.lease = True, call.hold
         ticket.hold = ticket.ends = self.now + call.hold
         if adopted:

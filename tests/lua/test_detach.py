@@ -82,6 +82,21 @@ class Detached(DetachedCase):
         self.says(self.prolong(fence, 1000), OK, ttl=1000)
         self.ends_in(1000)
 
+    def test_a_sooner_end_is_told(self):
+        """To watchers, and to the broker of the first waiter."""
+        fence = self.detach(who(1), DAY)
+        self.wait(who(2), self.two)
+        self.wait(who(3), self.three)
+        self.three.look(watch=True)
+        told = self.listen(b"broker-2", b"broker-3", b"watch")
+        self.says(self.prolong(fence, DAY), OK)
+        self.assertEqual(told(), [])
+        self.says(self.prolong(fence, 1000), OK)
+        self.assertEqual(told(), [
+            (b"broker-2", b"G" + who(2).request + bytes(8)),
+            (b"watch", b"W" + KEY.encode())])
+        self.says(self.two.renew(who(2)), WAITING, again=1000)
+
     def test_is_over_with_its_end(self):
         fence = self.detach(who(1))
         self.pass_time(TERM)

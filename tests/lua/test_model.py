@@ -563,7 +563,7 @@ class Model(ScriptCase):
         print(f"sessions that moved, and others: {dict(moved)}")
         for what in ("waiter", "shared", "broken", "anew", "again", "part",
                      "room", "detached", "prolonged", "ended", "unfit",
-                     "shrunk"):
+                     "shrunk", "sooner"):
             self.assertGreater(moved[what], 0, what)
         for count in (self.squeezed, suspended, barred, self.mores,
                       self.cuts, self.together - 5, self.told_limits,
