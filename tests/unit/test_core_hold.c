@@ -295,13 +295,16 @@ SESSION_TEST(deadline_before_all_else)
 
 SESSION_TEST(renewal_at_a_third)
 {
+    const uint64_t least_us = LEASE_US / 3 - LEASE_US / 30 - TOGETHER_US;
+
     rig_lock(rig, s, "LOCK a", 5);
     for (int i = 0; i < 40; i++) {
         uint64_t sent_us = rig->now_us;
+        rig_pass_us(rig, least_us - 1);
+        rig_no_op(rig);
         while (rig->op_count == 0)
             rig_pass(rig, 1);
         uint64_t after_us = rig->now_us - sent_us;
-        ck_assert_uint_ge(after_us, LEASE_US / 3 - LEASE_US / 30 - TOGETHER_US);
         ck_assert_uint_lt(rig->now_us % TOGETHER_US, 2 * TICK_US);
         ck_assert_uint_le(after_us, LEASE_US / 3 + 2 * TICK_US);
         struct op *op = rig_op(rig, OP_RENEW);
