@@ -1972,6 +1972,40 @@ SRIG_TEST(shown, srig_quorum(NODES))
     srig_status(rig, op, OP_UNSENT);
 }
 
+/* A watch hears nothing of a hold that is one of a majority if a silent node
+ * has it. SHOW tells what it sees. */
+SRIG_TEST(shown_in_doubt, srig_quorum(NODES))
+{
+    static const struct {
+        enum op_reader reader;
+        const char *other; /* that the second node shows */
+        enum op_status status;
+    } cases[] = {
+        {READER_WATCH, "", OP_UNSENT},
+        {READER_WATCH, "a", OP_OK},
+        {READER_REQUEST, "", OP_OK},
+    };
+    struct op *op = inspected(rig);
+
+    op->reader = READER_WATCH;
+    shows(rig, 0, "a", 7);
+    shows(rig, 1, "", 7);
+    shows(rig, 2, "", 7);
+    srig_status(rig, op, OP_OK);
+    ck_assert_uint_eq(op->result.holders, 0);
+    srig_lose(rig, 2);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        op = srig_op(rig, OP_INSPECT, 0);
+        op->reader = cases[i].reader;
+        srig_turn(rig);
+        hears(rig, 0, SCRIPT_INSPECT);
+        hears(rig, 1, SCRIPT_INSPECT);
+        shows(rig, 0, "a", 7);
+        shows(rig, 1, cases[i].other, 7);
+        srig_status(rig, op, cases[i].status);
+    }
+}
+
 /* Nobody holds what a majority has not one fence for: it is being raised, and
  * has been granted to nobody yet. Nor counts what a node was not told the end
  * of, though its owner has the lock again. */
@@ -2078,6 +2112,7 @@ store_quorum_suite(void)
     tcase_add_test(tests, detached);
     tcase_add_test(tests, nothing_asked);
     tcase_add_test(tests, shown);
+    tcase_add_test(tests, shown_in_doubt);
     tcase_add_test(tests, shown_too_early);
     suite_add_tcase(suite, tests);
     return suite;

@@ -538,6 +538,24 @@ inspect_hear(struct round *round, const struct op_result *result, uint32_t node)
     round->again_ms |= result->again_ms;
 }
 
+/* Whether nobody is shown as a holder, and somebody may be one all the same: a
+ * minority shows the hold, and silent nodes may have it. */
+static bool
+inspect_doubts(const struct store *store, const struct round *round)
+{
+    uint32_t majority = store->quorum->majority;
+    uint32_t silent = store->quorum->nodes - round_answered(store, round);
+    bool doubts = false;
+
+    require(silent < majority);
+    for (uint32_t i = 0; i < round->view_count; i++) {
+        if (view_fence(&round->views[i], majority) > 0)
+            return false;
+        doubts = doubts || view_fence(&round->views[i], majority - silent) > 0;
+    }
+    return doubts;
+}
+
 static void
 inspect_decide(struct store *store, struct round *round)
 {
@@ -556,7 +574,8 @@ inspect_decide(struct store *store, struct round *round)
             calloc(round->view_count + waiters, sizeof(*round->shown));
     /* A lock that was not seen is not free for that. */
     if (round_answered(store, round) < majority || round->starved ||
-        (round->shown == NULL && round->view_count + waiters > 0)) {
+        (round->shown == NULL && round->view_count + waiters > 0) ||
+        (asked->reader == READER_WATCH && inspect_doubts(store, round))) {
         quorum_answer(store, asked, OP_UNSENT);
         return;
     }
