@@ -303,7 +303,8 @@ class Model:
         self.out.append((client, tag, "ERR", "NOTHELD"))
 
     def step_cancel(self, client, target, tag, late=False):
-        """`late`: where it was granted a moment ago, that is kept."""
+        """`late`: where it was granted a moment ago, that is kept. "taken":
+        the CANCEL came while a detached hold was being made."""
         for actor, several in self.several.items():
             if actor[0] == client and several.tag == target:
                 self.leave_several(actor)
@@ -316,6 +317,9 @@ class Model:
                         (ticket.granted and not ticket.fresh):
                     continue
                 if ticket.granted and late:
+                    if late == "taken":
+                        self.out.append((client, tag, "OK", None))
+                        return
                     break
                 self.cancel_ticket(name, ticket)
                 self.out.append((client, tag, "OK", None))
@@ -470,7 +474,8 @@ def variants(model, step):
             for ticket in lock.queue:
                 if ticket.fresh and ticket.granted and \
                         (ticket.actor[0], ticket.tag) == step[1:3]:
-                    return [step, (*step, True)]
+                    taken = [(*step, "taken")] if ticket.detached else []
+                    return [step, (*step, True), *taken]
     return [step]
 
 
