@@ -211,6 +211,9 @@ void check_record(struct check *check, const struct machine *machine,
 void check_breaks(struct check *check, const char *key, size_t key_len,
     const char *value, size_t value_len);
 
+/* An older record comes back: what is written next is not compared. */
+void check_older(struct check *check, const char *key, size_t key_len);
+
 /* A Redis host's clock is set. */
 void check_clock_set(struct check *check);
 

@@ -617,6 +617,18 @@ check_forgets(struct check *check, const struct machine *machine)
     }
 }
 
+void
+check_older(struct check *check, const char *key, size_t key_len)
+{
+    uint32_t lock;
+
+    if (!lock_of_key(check, text_make(key, key_len), &lock))
+        return;
+    struct version *version = &subject_of(check, lock)->version;
+    circle_count(check, version, -1);
+    memset(version, 0, offsetof(struct version, stands));
+}
+
 static bool
 version_has_leavings(const struct version *version)
 {

@@ -339,6 +339,7 @@ servers_restore(
         snprintf(key, sizeof(key), "holdfast:{%s}", plan_lock_name(lock));
 
     world_note(world, "world", "an older %s comes back", key);
+    check_older(world->check, key, strlen(key));
     return fake_restore(shard_master(world, shard_of_lock(world, lock))->fake,
         key, (size_t)key_len, copy, len);
 }
