@@ -116,7 +116,7 @@ local function head_load(key, raw)
         live = live, granted = granted, longest = longest, used = used,
         front = front, typical = typical, low = low, sweep = sweep,
         delayed = delayed, delay = delay, forget = forget, watch = watch,
-        id = its_id, queued = live > granted}
+        id = its_id, queued = live > granted, told = fence}
 end
 
 -- The record of a lock that Redis knows nothing of, not written yet.
@@ -125,7 +125,7 @@ local function head_new(key)
         fence = settled and first_fence() or 0, arrival = 1, stored = 0,
         first = 0, live = 0, granted = 0, longest = 0, used = 0, front = 0,
         typical = 0, low = 0, sweep = 0, delayed = 0, delay = 0, forget = 0,
-        watch = 0, id = settled and id or NO_ID, queued = false}
+        watch = 0, id = settled and id or NO_ID, queued = false, told = 0}
 end
 
 local function head_pack(r)
@@ -206,7 +206,8 @@ end
 -- The messages of a lock come in the order of its changes.
 local function members_publish(r, to, kind, rows, tickets, count, sum, after)
     pcall_redis('PUBLISH', channel .. to, pack(MEMBERS_FORMAT, 80, kind,
-        #r.key, rows, count, sum, history(), after) .. r.key .. tickets)
+        #r.key, rows, count, sum, history(), r.told, after) .. r.key ..
+        tickets)
 end
 
 -- Tells that a holder comes, changes or goes. So many hold the lock then. Its
@@ -216,6 +217,7 @@ local function member_tell(r, kind, t, count, words)
     if bit.band(r.flags, SINGLY) ~= 0 then
         members_publish(r, 'watch', kind, 1,
             ticket_pack(t) .. (words or words_of(r, t)), count, 0, 0)
+        r.told = max(r.told, t.fence)
     end
 end
 

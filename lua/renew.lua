@@ -202,6 +202,7 @@ local function members_show(r, after)
             end
         end
     end
+    r.told = r.fence
     members_publish(r, broker, kind, #rows, table.concat(rows),
         r.granted - left, sum, after)
 end

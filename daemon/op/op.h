@@ -90,6 +90,7 @@ struct op_members {
     uint32_t count;   /* of holders from now on */
     uint32_t sum;     /* PAGE, LAST: of their fences, modulo 2^32 */
     uint32_t history; /* of the node */
+    uint64_t fence;   /* of the last grant before it */
     uint64_t after;   /* PAGE, LAST */
     const struct op_ticket *tickets; /* ref; of the others, just one */
     uint32_t ticket_count;

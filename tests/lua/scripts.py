@@ -273,7 +273,7 @@ class Members:
 
     def __init__(self, data):
         (_, self.kind, key, count, self.count, self.sum, self.history,
-         self.after) = MEMBERS.unpack_from(data)
+         self.fence, self.after) = MEMBERS.unpack_from(data)
         at = MEMBERS.size + key
         self.key = data[MEMBERS.size:at].decode()
         self.tickets = []

@@ -343,6 +343,7 @@ class Model(ScriptCase):
             (fence, what), *others = [*tickets.items()] or [(0, None)]
             if told.kind == scripts.LAST:
                 client.members = tickets
+                client.members_from = told.history, told.fence
             elif client.members is None:
                 continue
             elif told.kind == scripts.LEFT:
@@ -352,6 +353,10 @@ class Model(ScriptCase):
                                  told.kind == scripts.ALTERED)
                 client.members[fence] = what
             self.members[told.kind] += 1
+            if client.members_from[0] == told.history:  # none was left out
+                self.assertLessEqual(told.fence, client.members_from[1])
+                client.members_from = told.history, max(
+                    client.members_from[1], fence)
             self.assertEqual(len(client.members), told.count)
             self.assertTrue(not others or told.kind == scripts.LAST)
         record = data and Record(data)

@@ -361,7 +361,7 @@ class Members(ClockCase):
         self.watch(after=PAGE_MAX)
         self.assertEqual(self.told(), [
             (LAST, [who(PAGE_MAX), who(PAGE_MAX + 1)], PAGE_MAX + 2)])
-        self.watch(after=2 ** 53)
+        self.watch(after=2 ** 53 - 1)
         self.assertEqual(self.told(), [(LAST, [], PAGE_MAX + 2)])
 
     def test_words_bound_a_page(self):

@@ -264,7 +264,8 @@ SRIG_TEST(members, srig_single())
     put_number(bytes + AT_MEMBERS_COUNT, 7, 4);
     put_number(bytes + AT_MEMBERS_SUM, 8, 4);
     put_number(bytes + AT_MEMBERS_HISTORY, 9, 4);
-    put_double(bytes + AT_MEMBERS_AFTER, 5);
+    put_double(bytes + AT_MEMBERS_FENCE, 11);
+    put_double(bytes + AT_MEMBERS_AFTER, 0x1p53 - 1); /* nobody asked */
     memcpy(bytes + BYTES_MEMBERS, "key", 3);
     put_number(ticket + AT_TICKET_WORDS, 4, 2);
     put_double(ticket + AT_TICKET_ARRIVAL, 6);
@@ -280,7 +281,8 @@ SRIG_TEST(members, srig_single())
     ck_assert_uint_eq(told.count, 7);
     ck_assert_uint_eq(told.sum, 8);
     ck_assert_uint_eq(told.history, 9);
-    ck_assert_uint_eq(told.after, 5);
+    ck_assert_uint_eq(told.fence, 11);
+    ck_assert_uint_eq(told.after, (UINT64_C(1) << 53) - 1);
     ck_assert_uint_eq(told.ticket_count, 1);
     ck_assert_uint_eq(told.tickets[0].arrival, 6);
     ck_assert_uint_eq(told.tickets[0].fence, 10);

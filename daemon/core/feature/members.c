@@ -11,9 +11,10 @@
  *
  * The broker keeps no list. It counts the holders that it was told of, and sums
  * their fences. Each change says how many there are, and each page has the sum.
- * If they differ, or if the node has another history, messages were lost: the
- * watches begin again with the first page. So does a watch whose client does
- * not read, or for whose event the step has no room.
+ * Both have the fence of the last grant before. If one of them differs, or if
+ * the node has another history, messages were lost, or the record was not
+ * watched: the watches begin again with the first page. So does a watch whose
+ * client does not read, or for whose event the step has no room.
  *
  * Pages are asked for by watch_look(). No page comes before the broker is
  * settled with the node: after a failover holders may be missing until then.
@@ -164,10 +165,12 @@ members_change(
         members->count--;
         members->sum -= (uint32_t)ticket->fence;
     }
-    if (members->count != told->count || members->history != told->history) {
+    if (members->count != told->count || members->history != told->history ||
+        members->fence < told->fence) {
         members_lost(core, lock);
         return;
     }
+    members->fence = us_max(members->fence, ticket->fence);
     LIST_EACH (link, &lock->watches) {
         struct watch *watch = container_of(link, struct watch, lock_link);
         if (watch->kind != WATCH_MEMBERS || ticket->arrival > watch->shown)
@@ -196,8 +199,9 @@ members_page(
     lock->members.count = told->count;
     lock->members.sum = told->sum;
     lock->members.history = told->history;
+    lock->members.fence = us_max(was.fence, told->fence);
     if (!was.known || was.count != told->count || was.sum != told->sum ||
-        was.history != told->history)
+        was.history != told->history || was.fence < told->fence)
         members_restart(core, lock);
     LIST_EACH (link, &lock->watches) {
         struct watch *watch = container_of(link, struct watch, lock_link);

@@ -13,7 +13,7 @@
 #define WATCH_PART      64     /* events of a session before it must read */
 #define WATCH_TICKETS   512    /* that an inspection shows */
 #define WATCH_RETRY_US  500000 /* while Redis cannot be asked */
-#define WATCH_SHOWN_ALL (UINT64_C(1) << 53) /* beyond all arrival numbers */
+#define WATCH_SHOWN_ALL ((UINT64_C(1) << 53) - 1) /* no arrival is later */
 /* Other brokers of a quorum tell that they wait at least so often. */
 #define WATCH_ELSEWHERE_US 3000000
 
@@ -102,6 +102,7 @@ struct members {
     uint32_t count;
     uint32_t sum;     /* of fences */
     uint32_t history; /* of the node */
+    uint64_t fence;   /* of the last grant */
 };
 
 struct inspection;

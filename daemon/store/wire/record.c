@@ -694,6 +694,7 @@ record_read_members(struct text message, struct op_members *out,
     out->count = (uint32_t)UINT(at, MEMBERS, COUNT);
     out->sum = (uint32_t)UINT(at, MEMBERS, SUM);
     out->history = (uint32_t)UINT(at, MEMBERS, HISTORY);
+    out->fence = DOUBLE(at, MEMBERS, FENCE);
     out->after = DOUBLE(at, MEMBERS, AFTER);
     out->ticket_count = (uint32_t)UINT(at, MEMBERS, TICKETS);
     out->tickets = tickets;
