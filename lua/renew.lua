@@ -286,18 +286,11 @@ local function detached_speaks(r, fence, term, seen)
     hold_detach(r, t, term, seen)
 end
 
--- A semaphore has another limit from now on. More permits may be out: then
+-- The smaller limit has an effect on the tickets. More permits may be out: then
 -- nobody is granted any until enough are back, and a CLAIM of a hold is no sign
 -- of old data (claim_refused). A waiter for more permits than there are ends.
 -- Its broker looks for it, and asks anew.
-local function resize(r, limit, seen)
-    if r.pending then
-        return not_so(r, seen, MISSING)
-    end
-    expire(r)
-    if r.live == 0 or r.limit == 0 then
-        return pass_on(r, seen, r.live == 0 and GONE or CONFLICT)
-    end
+local function shrink(r, limit)
     local beyond = r.used <= r.limit and r.used > limit
     for place, flags, raw, at in queue_walk(r, r.first) do
         local t = flags ~= 0 and ticket_unpack(place, raw, at)
@@ -308,6 +301,20 @@ local function resize(r, limit, seen)
             t.shown = history()
             ticket_store(r, t)
         end
+    end
+end
+
+-- A semaphore has another limit from now on.
+local function resize(r, limit, seen)
+    if r.pending then
+        return not_so(r, seen, MISSING)
+    end
+    expire(r)
+    if r.live == 0 or r.limit == 0 then
+        return pass_on(r, seen, r.live == 0 and GONE or CONFLICT)
+    end
+    if limit < r.limit then
+        shrink(r, limit)
     end
     r.limit = limit
     local grants = serve(r, seen)

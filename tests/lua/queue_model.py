@@ -534,7 +534,7 @@ class Lock:
                 CONFLICT if self.tickets else GONE))
         outcome = Outcome(OK, limit=call.keeps)
         for ticket in self.waiting:
-            if ticket.permits > call.keeps:
+            if self.limit > call.keeps and ticket.permits > call.keeps:
                 self.tickets.remove(ticket)
                 outcome.published.append(("D", ticket))
                 self.seen["unfit"] += 1
