@@ -355,6 +355,12 @@ check_awaited(struct check *check, uint32_t lock, uint64_t asked_us,
     uint64_t from_us = lease_before(check, asked_us);
 
     check_deed(check, DEED_AWAITED);
+    /* A broker may be left with a master that was replaced. */
+    if (servers_replaced(check->world)) {
+        if (belief != NULL || fence < floor)
+            excused_by(check, PROMISE_WATCH, FAULT_failover, "AWAIT", lock);
+        return;
+    }
     if (belief != NULL)
         broken_by(check, PROMISE_WATCH, DAMAGES | CAUSE(cut),
             lease_before(check, belief->began_us),

@@ -22,6 +22,15 @@ server_clocks_differ(const struct server *a, const struct server *b)
     return apart_us > CLOCKS_AGREE_US || apart_us < -CLOCKS_AGREE_US;
 }
 
+bool
+servers_replaced(const struct world *world)
+{
+    for (uint32_t i = 0; i < server_count(world); i++)
+        if (world->servers[i].demoted && world->servers[i].machine->up)
+            return true;
+    return false;
+}
+
 /* The cluster's news to its nodes, except those that it has not reached yet. */
 static void
 servers_learn(struct world *world)

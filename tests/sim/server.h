@@ -49,6 +49,9 @@ void server_failover(struct world *world, uint32_t number);
 void server_migrate(struct world *world);
 void server_jump(struct world *world, uint32_t number, int64_t us);
 
+/* Whether a master lives on that was replaced, and does not know it yet. */
+bool servers_replaced(const struct world *world);
+
 /* When a server last came up, took over, or followed another one. */
 uint64_t servers_changed_us(const struct world *world);
 
