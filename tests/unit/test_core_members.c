@@ -15,6 +15,7 @@ Suite *core_members_suite(void);
 #define KEY     "holdfast:{a}"
 #define HISTORY 5
 #define UNREAD  512 /* MEMBERS_UNREAD */
+#define PAGED   256 /* MEMBERS_PAGED */
 
 /* The n-th member: its arrival is n, its fence 10 n. */
 static struct op_ticket
@@ -37,7 +38,8 @@ told(struct rig *rig, struct op_members members)
 {
     struct core_event event = {.kind = CORE_MEMBERS, .members = &members};
 
-    members.key = TEXT(KEY);
+    if (members.key.len == 0)
+        members.key = TEXT(KEY);
     if (members.history == 0)
         members.history = HISTORY;
     rig_step(rig, &event);
@@ -263,6 +265,30 @@ SESSION_TEST(slow_reader)
     ck_assert_uint_eq(rig_count(rig, COUNTER_member_lists), 1);
 }
 
+/* The lists of many locks would fill the output of a client. */
+SESSION_TEST(unread_lists)
+{
+    const struct op_members empty = {
+        .kind = MEMBERS_LAST, .key = TEXT("holdfast:{b}")};
+
+    watch_members(rig, s, 1);
+    for (uint32_t i = 0; i < PAGED; i++) {
+        change(rig, MEMBERS_CHANGED, 1, 1);
+        rig_expect(rig, s, "* CHANGED a fence=10 session=~ note=n");
+    }
+    rig_say(rig, s, "2 WATCH b members=1");
+    asked(rig, 0);
+    told(rig, empty);
+    rig_expect(rig, s, "2 OK");
+    rig_silent(rig, s);
+    rig_no_op(rig);
+    rig_event(rig, s, CORE_MORE);
+    asked(rig, 0);
+    told(rig, empty);
+    rig_expect(rig, s, "* MEMBERS b begin=1");
+    rig_expect(rig, s, "* MEMBERS b members=0");
+}
+
 /* More clients watch the lock than one step has effects for. */
 SESSION_TEST(no_room)
 {
@@ -401,6 +427,7 @@ core_members_suite(void)
     tcase_add_loop_test(tests, lost, 0, 6);
     tcase_add_test(tests, nothing_lost);
     tcase_add_test(tests, slow_reader);
+    tcase_add_test(tests, unread_lists);
     tcase_add_test(tests, no_room);
     tcase_add_test(tests, page_lost);
     tcase_add_test(tests, asked_once);

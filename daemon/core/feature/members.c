@@ -14,7 +14,8 @@
  * Both have the fence of the last grant before. If one of them differs, or if
  * the node has another history, messages were lost, or the record was not
  * watched: the watches begin again with the first page. So does a watch whose
- * client does not read, or for whose event the step has no room.
+ * client does not read, or for whose event the step has no room. Pages of all
+ * watches of a session wait until its client has read.
  *
  * Pages are asked for by watch_look(). No page comes before the broker is
  * settled with the node: after a failover holders may be missing until then.
@@ -33,6 +34,10 @@
 
 /* Changes that a client may not have read before its watch begins again. */
 #define MEMBERS_UNREAD 512
+
+/* Events that a client may not have read before all of its watches wait with
+ * further pages. With a page, they are less than limits.output of 1 MiB. */
+#define MEMBERS_PAGED 256
 
 /* Lost messages of a lock are noticed once in this time. */
 #define MEMBERS_AGAIN_US 100000
@@ -90,16 +95,20 @@ members_mark(
     reply_word(&reply, lock_name(watch->lock));
     reply_pair_number(&reply, key, value);
     answer_end(core, watch->session, &reply);
+    watch->session->member_lines++;
 }
 
 static void
 members_show(
     struct core *core, struct watch *watch, const struct op_members *told)
 {
-    if (watch->shown == 0) {
-        watch_answer(core, watch);
-        members_mark(core, watch, "begin", 1);
+    watch_answer(core, watch);
+    if (watch->session->member_lines >= MEMBERS_PAGED) {
+        members_rest(core, watch);
+        return;
     }
+    if (watch->shown == 0)
+        members_mark(core, watch, "begin", 1);
     for (uint32_t i = 0; i < told->ticket_count; i++) {
         members_tell(core, watch, EVENT_JOINED, &told->tickets[i]);
         watch->shown = told->tickets[i].arrival;
