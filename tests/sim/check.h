@@ -148,6 +148,37 @@ uint64_t check_watch_from(const struct check *check, uint32_t lock);
 void check_watched(struct check *check, uint32_t lock, uint64_t fence,
     uint32_t holders, uint64_t *seen, const char *who);
 
+/* The members that a watcher knows. */
+#define ROSTER_MAX 128
+
+struct check_roster {
+    uint32_t lock;
+    bool complete; /* it has the whole list */
+    uint32_t count;
+    uint64_t fences[ROSTER_MAX];
+    uint64_t newest; /* of them, and of those that have left */
+    uint32_t from;   /* the judge's: the list was complete by then */
+};
+
+enum member_event {
+    MEMBER_JOINED,
+    MEMBER_CHANGED,
+    MEMBER_LEFT,
+};
+
+/* The list of members begins, or is complete and has so many. */
+void check_members_begin(struct check_roster *roster, uint32_t lock);
+void check_members_end(struct check *check, struct check_roster *roster,
+    uint64_t count, const char *who);
+
+/* A watcher is told of the member with that fence. */
+void check_member(struct check *check, struct check_roster *roster,
+    enum member_event event, uint64_t fence, const char *who);
+
+/* They must be the holders now. */
+void check_members_true(struct check *check, const struct check_roster *roster,
+    uint64_t since_us, const char *who);
+
 /* The client that has asked with that note is told of that fence, or a watcher
  * is told of both; 0: none. Of one holder that is the same, or another one that
  * it has asked for. */

@@ -426,6 +426,8 @@ client_create(struct world *world, struct fleet *fleet, uint32_t number)
             500 + (uint32_t)world_below(world, 2 * plan_term_ms(&world->plan));
     for (uint32_t i = 0; i < CLIENT_WATCHES; i++) {
         client->outlooks[i].lock = (i + number) % world->plan.locks;
+        client->outlooks[i].members =
+            world->plan.members != 0 && (i + number / 2) % 2 == 0;
         client->outlooks[i].wanted =
             i < world->plan.locks &&
             world_below(world, 100) < world->plan.watches;

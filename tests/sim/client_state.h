@@ -198,6 +198,8 @@ struct outlook {
     uint64_t fence;
     uint32_t holders;
     uint64_t seen; /* the judge's */
+    bool members;  /* WATCH members=1, with what it knows of them: */
+    struct check_roster roster;
 };
 
 /*
@@ -477,6 +479,9 @@ void watches_reset(struct client *client);
 void watches_fidget(struct client *client);
 void watch_answered(struct client *client, const struct request *request,
     const struct answer *a);
+
+/* The watch of the lock's members, or NULL. */
+struct outlook *watch_of_members(struct client *client, uint32_t lock);
 
 /* HELD, or FREE (no holders); false: nobody watches it. */
 bool watch_told(

@@ -22,9 +22,12 @@ watch_ask(struct client *client, struct outlook *outlook)
         return;
     request->lock = outlook->lock;
     wire_lock(client, outlook->lock);
+    if (outlook->members)
+        wire_pair(client, "members", 1);
     wire_end(client);
     outlook->asking = request->serial;
     outlook->told = false;
+    check_members_begin(&outlook->roster, outlook->lock);
     outlook->seen = check_watch_from(client->world->check, outlook->lock);
 }
 
@@ -99,7 +102,7 @@ watch_told(
 {
     for (uint32_t i = 0; i < CLIENT_WATCHES; i++) {
         struct outlook *outlook = &client->outlooks[i];
-        if (!outlook->on || outlook->lock != lock)
+        if (!outlook->on || outlook->lock != lock || outlook->members)
             continue;
         outlook->told = true;
         outlook->fence = fence;
@@ -111,6 +114,17 @@ watch_told(
     return false;
 }
 
+struct outlook *
+watch_of_members(struct client *client, uint32_t lock)
+{
+    for (uint32_t i = 0; i < CLIENT_WATCHES; i++) {
+        struct outlook *outlook = &client->outlooks[i];
+        if (outlook->on && outlook->lock == lock && outlook->members)
+            return outlook;
+    }
+    return NULL;
+}
+
 void
 watches_check(struct client *client, uint64_t since_us)
 {
@@ -118,7 +132,10 @@ watches_check(struct client *client, uint64_t since_us)
         const struct outlook *outlook = &client->outlooks[i];
         if (!outlook->on || client->link != LINK_OPEN || client->draining)
             continue;
-        if (outlook->told)
+        if (outlook->members)
+            check_members_true(client->world->check, &outlook->roster, since_us,
+                client->machine->name);
+        else if (outlook->told)
             check_watched_true(client->world->check, outlook->lock,
                 outlook->fence, outlook->holders, since_us,
                 client->machine->name);

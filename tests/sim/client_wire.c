@@ -625,6 +625,35 @@ watch_event(struct client *client, const struct line *line, bool held)
     return watch_told(client, lock, fence, (uint32_t)holders);
 }
 
+/* False: nobody watches the members of that. */
+static bool
+member_told(struct client *client, const struct line *line)
+{
+    struct check *check = client->world->check;
+    const char *who = client->machine->name;
+    struct outlook *outlook = NULL;
+    uint64_t number;
+    uint32_t lock;
+
+    if (line->count >= 4 && lock_of(client, line->words[2], &lock))
+        outlook = watch_of_members(client, lock);
+    if (outlook == NULL)
+        return false;
+    if (line_number(line, "begin", &number))
+        check_members_begin(&outlook->roster, lock);
+    else if (line_number(line, "members", &number))
+        check_members_end(check, &outlook->roster, number, who);
+    else if (line_number(line, "fence", &number))
+        check_member(check, &outlook->roster,
+            word_is(line, 1, "JOINED") ? MEMBER_JOINED
+            : word_is(line, 1, "LEFT") ? MEMBER_LEFT
+                                       : MEMBER_CHANGED,
+            number, who);
+    else
+        return false;
+    return true;
+}
+
 static void
 read_wanted(struct client *client, const struct line *line)
 {
@@ -711,6 +740,10 @@ read_event(struct client *client, const struct line *line)
             wire_broken(client, line, "nobody watches that");
     } else if (word_is(line, 1, "WANTED")) {
         read_wanted(client, line);
+    } else if (word_is(line, 1, "MEMBERS") || word_is(line, 1, "JOINED") ||
+               word_is(line, 1, "CHANGED") || word_is(line, 1, "LEFT")) {
+        if (!member_told(client, line))
+            wire_broken(client, line, "nobody watches its members");
     } else if (word_is(line, 1, "BYE")) {
         read_bye(client, line);
     }

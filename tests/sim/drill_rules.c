@@ -427,8 +427,8 @@ told_begin(struct fleet *fleet)
         struct client *client = &fleet->clients[(at + i) % fleet->count];
         const struct outlook *outlook =
             &client->outlooks[world_below(fleet->world, CLIENT_WATCHES)];
-        if (!outlook->on || client->link != LINK_OPEN || client->draining ||
-            !machine_runs(client->machine))
+        if (!outlook->on || outlook->members || client->link != LINK_OPEN ||
+            client->draining || !machine_runs(client->machine))
             continue;
         drill->watcher = outlook;
         drill->lock = outlook->lock;

@@ -117,6 +117,16 @@ plan_later_deeds(struct plan *plan)
     plan->wants = percent(&random, 80);
 }
 
+/* Watches of members, in the same way. Nodes of a quorum have no order. */
+static void
+plan_members(struct plan *plan)
+{
+    struct random random;
+
+    random_init(&random, plan->seed * 2 + 36);
+    plan->members = !plan->quorum && random_below(&random, 2) == 0;
+}
+
 /* Independent masters, in the same way, but fewer: each costs several times as
  * much. Things that a majority cannot count, or does not know, are left out. */
 static void
@@ -526,6 +536,7 @@ plan_draw(struct plan *plan, uint64_t seed, uint64_t run_us)
     plan_name(plan);
     plan_peers(plan);
     plan_later_deeds(plan);
+    plan_members(plan);
 }
 
 /* --- locks ---------------------------------------------------------------- */
@@ -610,7 +621,7 @@ plan_print(const struct plan *plan)
         "latency=%" PRIu64 "us jitter=%" PRIu64
         "us skew=%.1fms fault=%.1fms\n%%: semaphores=%u shares=%u "
         "several=%u nests=%u keeps=%u watches=%u delays=%u conflicts=%u "
-        "detaches=%u parts=%u awaits=%u wants=%u\n"
+        "detaches=%u parts=%u awaits=%u wants=%u members=%u\n"
         "leases: peers=%u short_ms=%u rolls=%u\n"
         "faults:",
         plan->seed, (double)plan->run_us / 1e6, plan->brokers, plan->clients,
@@ -620,7 +631,7 @@ plan_print(const struct plan *plan)
         (double)plan->fault_us / 1e3, plan->semaphores, plan->shares,
         plan->several, plan->nests, plan->keeps, plan->watches, plan->delays,
         plan->conflicts, plan->detaches, plan->parts, plan->awaits, plan->wants,
-        plan->peers, plan->short_ms, plan->rolls);
+        plan->members, plan->peers, plan->short_ms, plan->rolls);
     for (int i = 0; i < FAULT_COUNT; i++)
         if (plan->fault_weight[i] > 0)
             printf(" %s=%u", fault_names[i], plan->fault_weight[i]);
@@ -658,6 +669,7 @@ plan_print(const struct plan *plan)
     X(nests)      \
     X(keeps)      \
     X(watches)    \
+    X(members)    \
     X(delays)     \
     X(conflicts)  \
     X(detaches)   \

@@ -126,6 +126,7 @@ struct plan {
     uint32_t nests;      /* holds within which another lock is taken */
     uint32_t keeps;      /* of the clients: their sessions move */
     uint32_t watches;    /* of the clients */
+    uint32_t members;    /* some of these have members=1 */
     uint32_t delays;     /* LOCKs with a lock-delay */
     uint32_t conflicts;  /* LOCKs that do not fit, on purpose */
     uint32_t detaches;   /* LOCKs with detached=1, and what comes of them */

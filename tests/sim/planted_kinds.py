@@ -199,6 +199,29 @@ PLANTED = {
         "    return !watch->told || held != (watch->told_holders > 0) ||\n",
         "    return !watch->told || (held && watch->told_holders == 0) ||\n",
         "FREE is not told"),
+    "members-before-list": (
+        "members_change",
+        "        if (watch->kind != WATCH_MEMBERS || "
+        "ticket->arrival > watch->shown)\n",
+        "        if (watch->kind != WATCH_MEMBERS)\n",
+        "changes of members are told before the list"),
+    "members-leave-untold": (
+        "ticket_strike",
+        "        member_tell(r, LEAVES, t, r.granted)\n", "",
+        "nobody hears that a member leaves, nor that messages are lost",
+        ("members_change",
+         "    if (members->count != told->count || "
+         "members->history != told->history ||\n",
+         "    if (members->history != told->history ||\n"),
+        ("members_page",
+         "    if (!was.known || was.count != told->count || "
+         "was.sum != told->sum ||\n        was.history",
+         "    if (!was.known ||\n        was.history")),
+    "members-before-settled": (
+        "look_after",
+        "    if bit.band(flags, HOLDERS) ~= 0 and settled then\n",
+        "    if bit.band(flags, HOLDERS) ~= 0 then\n",
+        "members are listed while holders may be missing"),
     "watch-behind": (
         "watch_inspected",
         "    news_take(core, &lock->news, &op->result);\n",

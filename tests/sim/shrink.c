@@ -77,6 +77,7 @@ static const size_t deeds[] = {
     offsetof(struct plan, nests),
     offsetof(struct plan, keeps),
     offsetof(struct plan, watches),
+    offsetof(struct plan, members),
     offsetof(struct plan, delays),
     offsetof(struct plan, conflicts),
     offsetof(struct plan, detaches),
