@@ -217,11 +217,6 @@ PLANTED = {
          "    if (!was.known || was.count != told->count || "
          "was.sum != told->sum ||\n        was.history",
          "    if (!was.known ||\n        was.history")),
-    "members-before-settled": (
-        "look_after",
-        "    if bit.band(flags, HOLDERS) ~= 0 and settled then\n",
-        "    if bit.band(flags, HOLDERS) ~= 0 then\n",
-        "members are listed while holders may be missing"),
     "watch-behind": (
         "watch_inspected",
         "    news_take(core, &lock->news, &op->result);\n",
