@@ -692,6 +692,34 @@ SRIG_TEST(news, srig_single())
     ck_assert_uint_eq(taken, NEWS_MAX / 2 + 1);
 }
 
+static void
+comes_back(struct srig *rig, uint32_t link)
+{
+    while (!rig->conns[link].connecting)
+        srig_pass(rig, 1);
+    srig_connect(rig, link);
+    srig_serve(rig, link);
+}
+
+/* The server that has a node's address publishes the hints. The one before it
+ * may still answer the subscription's PING. */
+SRIG_TEST(hints_of_the_server_before, srig_single())
+{
+    srig_lose(rig, 0);
+    comes_back(rig, 0);
+    ck_assert_uint_eq(rig->conns[CONN_SUBSCRIBER].closes, 0);
+    srig_history(rig, "master", 'x', 'y', 'z');
+    srig_lose(rig, 0);
+    comes_back(rig, 0);
+    srig_turn(rig);
+    ck_assert_uint_eq(rig->conns[CONN_SUBSCRIBER].closes, 1);
+    (void)store_take_unheard(rig->store);
+    comes_back(rig, CONN_SUBSCRIBER);
+    srig_turn(rig);
+    ck_assert(store_take_unheard(rig->store));
+    ck_assert_uint_eq(rig->conns[CONN_SUBSCRIBER].closes, 1);
+}
+
 /* One channel for this broker, one for all that watch; both must be had. */
 SRIG_TEST(subscribe_refused, srig_single())
 {
@@ -750,6 +778,7 @@ store_link_suite(void)
     tcase_add_test(tests, reply_to_nothing);
     tcase_add_test(tests, hints);
     tcase_add_test(tests, news);
+    tcase_add_test(tests, hints_of_the_server_before);
     tcase_add_loop_test(tests, subscribe_refused, 0, 2);
     suite_add_tcase(suite, tests);
     return suite;

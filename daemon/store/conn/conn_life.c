@@ -172,7 +172,15 @@ route_move_subscriber(struct store *store, uint64_t now_us)
 {
     struct conn *conn = &store->conns[CONN_SUBSCRIBER];
 
-    if (conn->state == CONN_DOWN || store->nodes[conn->node].mapped)
+    if (conn->state == CONN_DOWN)
+        return;
+    const struct conn *serves = &store->conns[conn->node];
+    if (conn->named && serves->named &&
+        memcmp(conn->run_id, serves->run_id, sizeof(conn->run_id)) != 0) {
+        conn_abandon(store, conn, now_us, "another server has its address");
+        return;
+    }
+    if (store->nodes[conn->node].mapped)
         return;
     uint16_t host = conn_subscriber_host(store);
     bool better = host != NODE_NONE && store->nodes[host].mapped;

@@ -35,8 +35,8 @@ void conn_abandon(
 void conn_unfit(struct store *store, struct conn *conn, uint64_t now_us,
     enum health_reason reason, struct text said);
 
-/* Ends the subscription at a node that has left the cluster, where there is a
- * better one. */
+/* Ends the subscription at a server that is none of the node's now, or at a
+ * node that has left the cluster, where there is a better one. */
 void route_move_subscriber(struct store *store, uint64_t now_us);
 
 /* handshake.c */
