@@ -46,10 +46,6 @@ PLANTED = {
         "told again",
         ("leave_ask", "all_nodes(store->quorum) & ~(bid->asked_to_leave | "
          "bid->left);", "1u & ~(bid->asked_to_leave | bid->left);")),
-    "nodes-give-the-same": (
-        "own_fence", "return own > fence and own or own + 16",
-        "return fence + 1",
-        "the fence of one reader may be another's at the next node"),
     "renewal-ends-a-release": (
         "bid_is_over",
         "    if (bid->leaving)\n        return false;\n",
@@ -79,8 +75,6 @@ PLANTED = {
         "bid_waits", "    op->result.ask = bid->ask;\n", "",
         "who comes back to a wait has forgotten what kind of lock it "
         "is for", ("try_decide", ".ask = bid->ask, .arrival", ".arrival")),
-    "downgrade-not-mended": ("take_renewal", "bid->ask.shared = true;", ";",
-                             "what became shared is put again as exclusive"),
     "watch-two-tries": (
         "same_ticket", "return a->request == b->request && a->generation == "
         "b->generation &&", "return a->generation == b->generation &&",

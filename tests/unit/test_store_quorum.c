@@ -19,6 +19,7 @@ Suite *store_quorum_suite(void);
 /* Offsets of a question: its request, its flags, the highest fence known. */
 #define AT_REQUEST       28
 #define AT_FLAGS         36
+#define AT_MODE          37
 #define AT_RELEASE_FLAGS 64
 #define AT_ACQUIRE_SEEN  72
 #define AT_RENEW_FENCE   48
@@ -1263,6 +1264,28 @@ SRIG_TEST(mended, srig_quorum(NODES))
     srig_status(rig, op, OP_OK);
 }
 
+/* The hold has become a shared one, and so it is where it is put again. */
+SRIG_TEST(mended_shared, srig_quorum(NODES))
+{
+    (void)holds(rig, HOLDER, 9);
+    struct op *op = srig_draft(rig, OP_RENEW, 0);
+
+    op->request = HOLDER;
+    op->shares = true;
+    srig_submit(rig, op);
+    srig_turn(rig);
+    (void)all_hear(rig, SCRIPT_RENEW);
+    says(rig, 0, RECORD_GONE, 0);
+    says(rig, 1, RECORD_OK, 9);
+    says(rig, 2, RECORD_OK, 9);
+    srig_status(rig, op, OP_OK);
+    srig_turn(rig);
+    hears(rig, 0, SCRIPT_ACQUIRE);
+    ck_assert_uint_eq(asked_uint(rig, AT_MODE, 1), 1);
+    says(rig, 0, RECORD_OK, 9);
+    silent(rig);
+}
+
 /* The end of a mending when the lock is given back meanwhile. */
 SRIG_TEST(mended_in_vain, srig_quorum(NODES))
 {
@@ -2085,6 +2108,7 @@ store_quorum_suite(void)
     tcase_add_test(tests, broken_hint);
     tcase_add_test(tests, moved_hint);
     tcase_add_loop_test(tests, mended, 0, 2);
+    tcase_add_test(tests, mended_shared);
     tcase_add_test(tests, mended_in_vain);
     tcase_add_loop_test(tests, not_renewed, 0, ROWS(not_renewed_rows));
     tcase_add_loop_test(
