@@ -248,10 +248,12 @@ sink_bus(void *arg, const char *channel, size_t channel_len,
         bulletin->len = len;
         memcpy(bulletin->bytes, channel, channel_len);
         memcpy(bulletin->bytes + channel_len, message, len);
-        world_at(world,
-            world->now_us + world->plan.latency_us +
-                world_below(world, 2 * world->plan.jitter_us + 1),
-            bulletin_arrives, bulletin, 0);
+        /* A link between two nodes is one connection, which keeps the order. */
+        uint64_t *last_us = &server->bus_us[to->machine->number];
+        uint64_t at_us = world->now_us + world->plan.latency_us +
+                         world_below(world, 2 * world->plan.jitter_us + 1);
+        *last_us = at_us > *last_us ? at_us : *last_us;
+        world_at(world, *last_us, bulletin_arrives, bulletin, 0);
     }
 }
 

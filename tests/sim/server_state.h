@@ -30,9 +30,10 @@ struct server {
     uint32_t peer_capacity;
     char host[32];
     /* of a Sentinel */
-    uint32_t names;     /* the master: a server's number */
-    uint64_t epoch;     /* of that choice; the larger one is right */
-    uint64_t missed_us; /* it has not heard of the master since; 0: it has */
+    uint32_t names;      /* the master: a server's number */
+    uint64_t epoch;      /* of that choice; the larger one is right */
+    uint64_t missed_us;  /* it has not heard of the master since; 0: it has */
+    uint64_t bus_us[64]; /* when its last message reaches that machine */
 };
 
 /* Which shard has a slot, and the one that is on its way. */
