@@ -655,6 +655,12 @@ clients_wind_up(struct world *world)
     fleet->true_wind = world->now_us;
     fleet->wait_us = (uint64_t)world->plan.lease_ms * 3000 + 10000000 +
                      plan_late_us(&world->plan);
+    /* Each may have asked for a detached hold before. A drill may restart Redis
+     * meanwhile, and such a hold does not end before the broker is settled. */
+    if (world->plan.detaches > 0)
+        fleet->wait_us +=
+            1000 * ((uint64_t)fleet->count * plan_detached_ms(&world->plan) +
+                       world->plan.settle_ms);
     for (uint32_t i = 0; i < fleet->count; i++)
         world_at(world, world->now_us, client_wind, &fleet->clients[i], 0);
     fleet_look(fleet);
