@@ -97,6 +97,7 @@ secret_take(const struct settings *settings, struct holdfast_options *options)
 
     if (settings->user == NULL && settings->secret_file == NULL)
         return true;
+    require(settings->user != NULL && settings->secret_file != NULL);
     if (secret.len == 0) {
         if (!file_read(settings->secret_file, &secret))
             return false;
