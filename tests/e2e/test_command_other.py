@@ -447,10 +447,12 @@ class ManualTest(OutputCase):
         self.assertEqual(len(tables),
                          read("proto/holdfast/help.c").count("tabs: "))
         for command, rows in tables:
-            told = re.search(r"With\stabs: ([^.]*)\.", self.help(command))
-            names = re.sub(r"\s\([^)]*\)|\s", "", told.group(1)).split(",")
-            self.assertEqual(names, re.findall(r'^    \{"?(\w+)', rows.replace(
-                "OUT_TEXT", "text"), re.MULTILINE), command)
+            command = {"member": "watch"}.get(command, command)
+            told = re.findall(r"With\stabs: ([^.]*)\.", self.help(command))
+            self.assertIn(re.findall(r'^    \{"?(\w+)', rows.replace(
+                "OUT_TEXT", "text"), re.MULTILINE), [
+                    re.sub(r"\s\([^)]*\)|\s", "", names).split(",")
+                    for names in told], command)
 
 
 class StatusTest(OutputCase):
