@@ -234,6 +234,11 @@ class PipeTest(HarnessCase):
     def lost(self):
         return self.broker_of.metric("log_lost_total")
 
+    def writes(self):
+        lost = self.lost()
+        flood(self.broker_of)
+        return self.lost() - lost < FLOOD
+
     def end(self):
         self.daemon.send_signal(signal.SIGTERM)
         self.assertEqual(self.daemon.wait(20), 0)
@@ -245,9 +250,7 @@ class PipeTest(HarnessCase):
         self.assertGreater(self.lost(), 0)
         client.ok("UNLOCK a")
         os.read(self.reader, 65536)
-        lost = self.lost()
-        flood(self.broker_of)
-        self.assertLess(self.lost() - lost, FLOOD)
+        self.wait_until(self.writes, what="it writes again")
         self.assertIn(b"event=session_expelled", os.read(self.reader, 65536))
         self.end()
 
