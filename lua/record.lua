@@ -730,24 +730,24 @@ local function grant(r, t)
     member_tell(r, JOINS, t, r.granted)
 end
 
--- Tells a ticket's broker of its grant: in the result if it asks about another
--- ticket, else by a hint on its channel.
-local function announce(r, t, own, grants)
-    local request = sub(t.identity, IDENTITY_REQUEST + 1)
-    if t.broker ~= broker then
-        handed = bit.bor(handed, HANDED)
-        pcall_redis('PUBLISH', channel .. t.broker,
-            pack('<c1c8d', 'G', request, t.fence))
-    elseif t ~= own then
-        grants[#grants + 1] = pack(GRANT_FORMAT, request, t.fence, t.arrival,
-            t.ends - now, t.place, r.limit)
-    end
+-- Has a ticket's broker look for it now. `fence`: it was granted with that; 0:
+-- it still waits.
+local function hint(t, fence)
+    pcall_redis('PUBLISH', channel .. t.broker,
+        pack('<c1c8d', 'G', sub(t.identity, IDENTITY_REQUEST + 1), fence))
 end
 
--- Has a broker look for its waiting ticket now, as after a grant.
-local function look_hint(broker_id, request)
-    pcall_redis('PUBLISH', channel .. broker_id,
-        pack('<c1c8d', 'G', request, 0))
+-- Tells a ticket's broker of its grant: in the result if it asks about another
+-- ticket, else by a hint.
+local function announce(r, t, own, grants)
+    if t.broker ~= broker then
+        handed = bit.bor(handed, HANDED)
+        hint(t, t.fence)
+    elseif t ~= own then
+        grants[#grants + 1] = pack(GRANT_FORMAT,
+            sub(t.identity, IDENTITY_REQUEST + 1), t.fence, t.arrival,
+            t.ends - now, t.place, r.limit)
+    end
 end
 
 -- Extends the grants to the longest compatible prefix. Returns the grants to

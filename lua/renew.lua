@@ -124,9 +124,7 @@ local function sooner_tell(r)
     r.news = true
     for place, flags, raw, at in queue_walk(r, max(r.first, r.front)) do
         if flags == WAITS then
-            local t = ticket_unpack(place, raw, at)
-            look_hint(t.broker, sub(t.identity, IDENTITY_REQUEST + 1))
-            return
+            return hint(ticket_unpack(place, raw, at), 0)
         end
     end
 end
@@ -296,7 +294,7 @@ local function shrink(r, limit)
         local t = flags ~= 0 and ticket_unpack(place, raw, at)
         if t and bit.band(flags, GRANTED) == 0 and t.permits > limit then
             ticket_strike(r, t)
-            look_hint(t.broker, sub(t.identity, IDENTITY_REQUEST + 1))
+            hint(t, 0)
         elseif t and beyond and bit.band(flags, GRANTED) ~= 0 then
             t.shown = history()
             ticket_store(r, t)
