@@ -177,9 +177,7 @@ PLANTED = {
                            "now + t.lease * 100",
                            "an unclaimed grant does not lapse"),
     "no-publish": (
-        "announce",
-        "        pcall_redis('PUBLISH', channel .. t.broker,\n"
-        "            pack('<c1c8d', 'G', request, t.fence))\n", "",
+        "announce", "        hint(t, t.fence)\n", "",
         "no hint is published, and the releaser does not ask either",
         ("core_lock_op_done", "    if (result->handed)", "    if (false)"),
         ("ticket_waits",
