@@ -97,7 +97,7 @@ command_resize(
         return;
     struct request *request = slab_get(&core->requests, op->owner);
     request->ask.permits_max = (uint32_t)line->value[REQUEST_KEY_LIMIT];
-    log_write(LOG_INFO, "semaphore_resize", log_quoted("lock", line->argument),
+    log_write(LOG_INFO, "order_resize", log_quoted("lock", line->argument),
         log_number("limit", request->ask.permits_max),
         log_word("by", session->short_id), auth_log_user(session));
     detached_ask(core, request, op);
