@@ -116,7 +116,7 @@ enum holdfast_kind {
     HOLDFAST_FREE,     /* a watched lock is free */
     HOLDFAST_MEMBERS,  /* the list of members begins (begin=), or is complete */
     HOLDFAST_JOINED,   /* a member; session=, name=, owner=, note= */
-    HOLDFAST_CHANGED,  /* it has another note, or fewer permits */
+    HOLDFAST_CHANGED,  /* it has another note, fewer permits, or is detached */
     HOLDFAST_LEFT,     /* it has left */
     HOLDFAST_WANTED,   /* a hold with wanted: others wait; waiters= */
 };
@@ -449,8 +449,9 @@ enum holdfast_status holdfast_lock_all(struct holdfast *h,
 enum holdfast_status holdfast_unlock(
     struct holdfast *h, const struct holdfast_hold *hold);
 
-/* Releases each of several holds, by an UNLOCK of its own. Returns the first
- * trouble, in the order of the holds; the others are released all the same. */
+/* Releases each of HOLDFAST_NAMES_MAX holds at most, by an UNLOCK of its own.
+ * Returns the first trouble, in the order of the holds; the others are released
+ * all the same. */
 enum holdfast_status holdfast_unlock_all(
     struct holdfast *h, const struct holdfast_hold *holds, size_t hold_count);
 

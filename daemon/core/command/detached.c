@@ -1,7 +1,8 @@
 /*
  * UNLOCK and RENEW with detached=1, about a hold that is no session's, and
- * RESIZE, about a semaphore. The fence tells which hold it is, so no ticket is
- * needed: the request waits for one answer of Redis. See DESIGN.md D9.5, D1.7.
+ * RESIZE, about a semaphore. The fence, or the name, tells what it is about, so
+ * no ticket is needed: the request waits for one answer of Redis. See DESIGN.md
+ * D9.5, D1.7.
  */
 #include "daemon/core/command/command.h"
 

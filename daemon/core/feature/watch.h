@@ -12,7 +12,7 @@
 /* Has the record tell of changes for a lease, and inspects it then. */
 void watch_look(struct core *core, struct lock *lock);
 
-/* The next watch_look() comes in a quarter of a lease. */
+/* The next watch_look() comes in about a quarter of a lease. */
 void watch_look_later(struct core *core, struct lock *lock);
 
 /* Asks for the next page of the watches that want one. */
