@@ -137,6 +137,19 @@ drill_choose_two(struct fleet *fleet)
     return drill->heir != NULL;
 }
 
+bool
+drill_choose_apart(struct fleet *fleet)
+{
+    struct drill *drill = &fleet->drill;
+
+    drill->another = drill_choose(fleet, ANYWHERE);
+    if (drill->another == NULL)
+        return false;
+    drill->broker = drill->another->client->broker;
+    drill->heir = drill_choose(fleet, NOT_AT_BROKER);
+    return drill->heir != NULL;
+}
+
 void
 drill_choose_waiters(struct fleet *fleet, enum where where)
 {

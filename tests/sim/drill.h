@@ -236,6 +236,8 @@ enum where {
 struct task *drill_choose(struct fleet *fleet, enum where where);
 struct task *drill_choose_behind(struct fleet *fleet);
 bool drill_choose_two(struct fleet *fleet);
+/* Another one, and an heir at another broker. */
+bool drill_choose_apart(struct fleet *fleet);
 void drill_choose_waiters(struct fleet *fleet, enum where where);
 
 /* Its session is to outlive its connection by so long from now on. */

@@ -208,16 +208,7 @@ revived_claimed(struct fleet *fleet, const struct task *task, bool ok)
 bool
 cutoff_begin(struct fleet *fleet)
 {
-    struct drill *drill = &fleet->drill;
-
-    if (!plan_settles(&fleet->world->plan))
-        return false;
-    drill->another = drill_choose(fleet, ANYWHERE);
-    if (drill->another == NULL)
-        return false;
-    drill->broker = drill->another->client->broker;
-    drill->heir = drill_choose(fleet, NOT_AT_BROKER);
-    return drill->heir != NULL;
+    return plan_settles(&fleet->world->plan) && drill_choose_apart(fleet);
 }
 
 /* Of `raced`, too. */

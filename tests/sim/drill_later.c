@@ -15,14 +15,7 @@
 bool
 handed_begin(struct fleet *fleet)
 {
-    struct drill *drill = &fleet->drill;
-
-    drill->another = drill_choose(fleet, ANYWHERE);
-    if (drill->another == NULL)
-        return false;
-    drill->broker = drill->another->client->broker;
-    drill->heir = drill_choose(fleet, NOT_AT_BROKER);
-    return drill->heir != NULL;
+    return drill_choose_apart(fleet);
 }
 
 void
