@@ -83,6 +83,15 @@ line_add_owner(struct holdfast_line *line, const char *owner)
         line_add_word(line, " owner=", owner, HOLDFAST_OWNER_MAX);
 }
 
+/* The hold that the line is about. Fence 0: the owner's, whichever it is. */
+static void
+line_add_hold(struct holdfast_line *line, uint64_t fence, const char *owner)
+{
+    if (fence > 0)
+        line_add(line, " fence=%" PRIu64, fence);
+    line_add_owner(line, owner);
+}
+
 /* Composes the line to send. Returns its length; 0: it is too long. */
 static size_t
 line_compose(const struct holdfast *h, char *out, size_t out_bytes,
@@ -298,9 +307,7 @@ holdfast_submit_unlock(struct holdfast *h, const char *name, const char *owner,
     struct holdfast_line line;
 
     line_begin(&line, "UNLOCK", name);
-    if (fence > 0)
-        line_add(&line, " fence=%" PRIu64, fence);
-    line_add_owner(&line, owner);
+    line_add_hold(&line, fence, owner);
     enum holdfast_status status =
         name_submit(h, &line, PENDING_UNLOCK, name, owner, request);
     if (status != HOLDFAST_SUCCESS)
@@ -320,9 +327,7 @@ holdfast_submit_unlock_part(struct holdfast *h, const char *name,
 
     line_begin(&line, "UNLOCK", name);
     line_add(&line, " permits=%" PRIu64, permits);
-    if (fence > 0)
-        line_add(&line, " fence=%" PRIu64, fence);
-    line_add_owner(&line, owner);
+    line_add_hold(&line, fence, owner);
     return name_submit(h, &line, PENDING_PART, name, owner, request);
 }
 
@@ -334,9 +339,7 @@ holdfast_submit_renew(struct holdfast *h, const char *name, const char *owner,
 
     line_begin(&line, "RENEW", name);
     line_add(&line, " lease=%" PRIu64, lease_ms);
-    if (fence > 0)
-        line_add(&line, " fence=%" PRIu64, fence);
-    line_add_owner(&line, owner);
+    line_add_hold(&line, fence, owner);
     enum holdfast_status status =
         name_submit(h, &line, PENDING_RENEW, name, owner, request);
     struct holdfast_kept *kept =
@@ -355,9 +358,7 @@ holdfast_submit_note(struct holdfast *h, const char *name, const char *owner,
     line_begin(&line, "NOTE", name);
     if (note != NULL)
         line_add_word(&line, " note=", note, HOLDFAST_NOTE_MAX);
-    if (fence > 0)
-        line_add(&line, " fence=%" PRIu64, fence);
-    line_add_owner(&line, owner);
+    line_add_hold(&line, fence, owner);
     /* The answer tells the deadline, as that of a RENEW. */
     return name_submit(h, &line, PENDING_RENEW, name, owner, request);
 }

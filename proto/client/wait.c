@@ -184,7 +184,7 @@ holdfast_unlock_all(
     uint64_t request[HOLDFAST_NAMES_MAX];
     enum holdfast_status first = HOLDFAST_SUCCESS;
     struct holdfast_event event;
-    char error[sizeof(h->error)] = "";
+    char error[sizeof(h->error)];
 
     if (hold_count > HOLDFAST_NAMES_MAX)
         return HOLDFAST_BAD_ARGUMENT;
@@ -194,12 +194,13 @@ holdfast_unlock_all(
     for (size_t i = 0; i < hold_count; i++) {
         if (status[i] == HOLDFAST_SUCCESS)
             status[i] = holdfast_wait(h, request[i], ANSWER_MS, &event);
-        if (first != HOLDFAST_SUCCESS)
+        if (status[i] == HOLDFAST_SUCCESS || first != HOLDFAST_SUCCESS)
             continue;
         first = status[i];
         (void)snprintf(error, sizeof(error), "%s", h->error);
     }
-    (void)snprintf(h->error, sizeof(h->error), "%s", error);
+    if (first != HOLDFAST_SUCCESS)
+        (void)snprintf(h->error, sizeof(h->error), "%s", error);
     return first;
 }
 

@@ -79,15 +79,6 @@ detached_lock(const struct settings *settings, const struct acquire *acquire)
     return status;
 }
 
-/* Whether the option is given. False after a complaint. */
-static bool
-given(const char *command, const char *option, bool is_given)
-{
-    if (!is_given)
-        complain("%s: --%s is missing", command, option);
-    return is_given;
-}
-
 int
 command_unlock(struct settings *settings, char **argv)
 {
@@ -102,7 +93,7 @@ command_unlock(struct settings *settings, char **argv)
     if (!words_take(settings, "unlock", options, 1, argv, &words))
         return words.status;
     if (!key_check("unlock", words.word[0]) ||
-        !given("unlock", "fence", fence > 0))
+        !option_given("unlock", "fence", fence > 0))
         return STATUS_USAGE;
     line_word(&line, "UNLOCK ", words.word[0]);
     line_number(&line, " detached=1 fence=", fence);
@@ -129,8 +120,8 @@ command_renew(struct settings *settings, char **argv)
     if (!words_take(settings, "renew", options, COUNT(options), argv, &words))
         return words.status;
     if (!key_check("renew", words.word[0]) ||
-        !given("renew", "fence", fence > 0) ||
-        !given("renew", "lease", lease_ms != UINT64_MAX) ||
+        !option_given("renew", "fence", fence > 0) ||
+        !option_given("renew", "lease", lease_ms != UINT64_MAX) ||
         !lease_check(lease_ms, true))
         return STATUS_USAGE;
     line_word(&line, "RENEW ", words.word[0]);

@@ -253,6 +253,14 @@ options_read(struct settings *settings, const struct option *options,
 }
 
 bool
+option_given(const char *command, const char *option, bool is_given)
+{
+    if (!is_given)
+        complain("%s: --%s is missing", command, option);
+    return is_given;
+}
+
+bool
 lease_check(uint64_t lease_ms, bool detached)
 {
     if (lease_ms == 0)

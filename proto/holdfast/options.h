@@ -48,6 +48,9 @@ bool words_take(struct settings *settings, const char *name,
     const struct option *options, size_t option_count, char **argv,
     struct words *words);
 
+/* Whether the option is given. False after a complaint. */
+bool option_given(const char *command, const char *option, bool is_given);
+
 /* Whether that is a lease, of a detached hold perhaps. False after a
  * complaint. */
 bool lease_check(uint64_t lease_ms, bool detached);

@@ -138,10 +138,8 @@ command_resize(struct settings *settings, char **argv)
         return words.status;
     if (!key_encode("resize", words.word[0], word))
         return STATUS_USAGE;
-    if (limit == 0) {
-        complain("resize: --limit is missing");
+    if (!option_given("resize", "limit", limit > 0))
         return STATUS_USAGE;
-    }
     (void)snprintf(line, sizeof(line), "RESIZE %s limit=%" PRIu64, word, limit);
     int status = order_give(settings, "resize", line, ORDER_MS, &h, &event);
     if (status == STATUS_FINE) {
