@@ -320,7 +320,8 @@ static void
 acquire_granted(
     struct core *core, struct ticket *ticket, const struct op_result *result)
 {
-    ticket_hear_limit(ticket, result->ahead, result->beyond);
+    ticket_hear_limit(ticket, result->ahead);
+    ticket->beyond = result->beyond;
     ticket_grant(core, ticket, result->fence, result->arrival, result->place,
         result->sent_us, result->ttl_ms);
 }

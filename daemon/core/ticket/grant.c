@@ -104,9 +104,8 @@ hold_set_end(struct ticket *ticket, uint64_t sent_us, uint64_t now_us)
 }
 
 void
-ticket_hear_limit(struct ticket *ticket, uint32_t limit, bool beyond)
+ticket_hear_limit(struct ticket *ticket, uint32_t limit)
 {
-    ticket->beyond = beyond;
     if (limit > 0 && ticket->ask.permits_max > 0)
         ticket->ask.permits_max = limit;
 }

@@ -361,13 +361,7 @@ hold_lock(struct core *core, struct ticket *ticket, struct request *request)
     }
     ticket->generation = request->session->generation;
     ticket->moving = moves;
-    if (!hold_ask(core, ticket, request, ticket->hard_end_us, false))
-        return false;
-    if (resized) {
-        struct op *op = slab_get(&core->ops, ticket->renew_op);
-        op->tell = true; /* no short cut, which does not tell the limit */
-    }
-    return true;
+    return hold_ask(core, ticket, request, ticket->hard_end_us, false);
 }
 
 /* It was granted to a connection that has ended, and nobody has asked since. */

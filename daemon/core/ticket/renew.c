@@ -92,7 +92,7 @@ hold_renewed(struct core *core, struct ticket *ticket, const struct op *op)
         hold_note_margin(core, ticket);
     ticket->heard_us = core->now_us;
     ticket_stands(ticket, result->place, result->arrival);
-    ticket_hear_limit(ticket, result->ahead, result->beyond);
+    ticket_hear_limit(ticket, result->ahead);
     ticket->hard_end_us =
         us_min(op->sets_end ? op->hard_end_us : ticket->hard_end_us,
             hold_end_in_record(core, ticket, op));

@@ -142,8 +142,8 @@ void hold_believe(struct core *core, struct ticket *ticket, uint64_t sent_us,
     uint64_t ttl_ms);
 
 /* Redis has told the limit of a semaphore (0: not), which RESIZE may have
- * changed. `beyond`: more permits are out than that. */
-void ticket_hear_limit(struct ticket *ticket, uint32_t limit, bool beyond);
+ * changed. */
+void ticket_hear_limit(struct ticket *ticket, uint32_t limit);
 
 /* Redis has granted the lock to the ticket. The request may have gone
  * meanwhile; then the lock is given back. */

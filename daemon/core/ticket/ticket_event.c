@@ -118,7 +118,8 @@ ticket_granted_by_the_way(
     if (op != NULL)
         op->over_us = NEVER;
     count(core->counters, COUNTER_grants_handed_over);
-    ticket_hear_limit(ticket, grant->limit, false);
+    ticket_hear_limit(ticket, grant->limit);
+    ticket->beyond = false; /* or it would not have been granted */
     ticket_grant(core, ticket, grant->fence, grant->arrival, grant->place,
         sent_us, grant->ttl_ms);
 }
