@@ -6,8 +6,8 @@
  * hear, however many locks are watched. That is only a hint. The broker
  * inspects the record, and tells the state that it finds. A lock has one
  * inspection at a time. So quick changes become one, and their order is kept. A
- * record forgets that it is watched after a lease; it is told again at a third
- * of it, and inspected then, in case a hint was lost.
+ * record forgets that it is watched after a lease; it is told again at a
+ * quarter of it, and inspected then, in case a hint was lost.
  *
  * A client that does not read gets the latest state when it reads again: the
  * next events of its watches wait until its output is drained.
@@ -153,6 +153,7 @@ watch_flush(struct core *core, struct session *session)
         if (watch->kind == WATCH_MEMBERS) {
             watch->asks = true;
             members_ask(core, watch->lock);
+            told++;
             continue;
         }
         if (!watch_has_news(core, watch))
