@@ -104,7 +104,7 @@ struct op_result {
     bool more;      /* so many were granted that some are left: ask again */
     bool
         unsettled; /* OP_WAITING: for this broker to be settled with the node */
-    bool beyond;   /* of a hold: more permits are out than the limit */
+    bool beyond;   /* of a grant: more permits are out than the limit */
     uint32_t place; /* OP_INSPECT: waiters that arrived before */
     uint64_t arrival;
     uint64_t fence;
@@ -163,7 +163,7 @@ struct op {
     bool watch;    /* OP_LOOK: changes are to be told for a lease */
     bool waits;    /* with `watch`: so are the first wait and the last's end */
     bool members;  /* with `watch`: so is each holder. Those that arrived later
-                    * than `after` are told now. */
+                    * than `arrival` are told now. */
     bool notes;    /* OP_RENEW: the hold has these words from now on */
     bool sets_end; /* OP_RENEW: a client's own, whose end may be nearer */
     bool holds;    /* OP_RENEW with `moves`: of what this broker holds */
@@ -192,7 +192,7 @@ struct op {
      * earlier question may have got; WHEEL_NEVER: of no such hold. */
     uint64_t over_us;
     uint32_t limit;         /* OP_INSPECT: tickets at most */
-    uint64_t after;         /* OP_INSPECT, `members`: their arrival is later */
+    uint64_t after;         /* OP_INSPECT: their arrival is later */
     struct op_audit *audit; /* ref; OP_AUDIT */
     /* refs: owner, client, note; of PUBLISH others. OP_RENEW has them for the
      * nodes of a quorum, at which it may put the ticket. */

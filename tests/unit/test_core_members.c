@@ -82,8 +82,8 @@ asked(struct rig *rig, uint64_t after)
     struct op *op = rig_op(rig, OP_LOOK);
 
     ck_assert(op->watch && op->members);
-    ck_assert_uint_lt(op->after, UINT64_C(1) << 53); /* a double of Redis */
-    ck_assert_uint_eq(op->after, after);
+    ck_assert_uint_lt(op->arrival, UINT64_C(1) << 53); /* a double of Redis */
+    ck_assert_uint_eq(op->arrival, after);
     rig_status(rig, op, OP_OK);
 }
 

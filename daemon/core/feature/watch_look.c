@@ -45,7 +45,7 @@ watch_look(struct core *core, struct lock *lock)
     op->watch = true;
     op->waits = lock->waiters_watched > 0;
     op->members = lock->members.watched > 0;
-    op->after = members_after(lock);
+    op->arrival = members_after(lock);
     lock->members.looks += op->members;
     op->deadline_us = core->now_us + core->settings.redis_timeout_us;
     op_submit(core, op);

@@ -279,7 +279,7 @@ put_renew(char *at, const struct op *op, uint64_t now_us, uint64_t latest_ms)
 {
     at = put_identity(at, op);
     PUT_UINT(at, RENEW, PLACE, op->place);
-    PUT_DOUBLE(at, RENEW, ARRIVAL, op->members ? op->after : op->arrival);
+    PUT_DOUBLE(at, RENEW, ARRIVAL, op->arrival);
     PUT_DOUBLE(at, RENEW, FENCE, op->fence);
     PUT_UINT(at, RENEW, FLAGS,
         (op->kind == OP_LOOK ? RENEW_LOOK : 0) |
