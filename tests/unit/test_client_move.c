@@ -869,6 +869,13 @@ static const struct talk_script scripts[] = {
         "< 6 OK fence=5 ttl_ms=9000 count=1 | > 4 UNLOCK a permits=1 fence=5\n"
         "< 4 OK count=1 permits=2 | = BACK 0  fence=0 until=0 :\n"
         "= OK 4  fence=0 until=0 :\n"},
+    {"part_of_a_lost_hold",
+        "begin | hold a 2 5 | crash | part a 5 1\n"
+        "= AWAY 0  fence=0 until=0 :the broker closed the connection\n"
+        "resume 2 | > 5 CLAIM a fence=5 count=1 | < 5 ERR LOST retry=0 :gone\n"
+        "= LOST 2 a fence=5 until=0 :\n"
+        "= ERR 3 LOST fence=0 until=0 :the hold was yours and has ended\n"
+        "= BACK 0  fence=0 until=0 :\n"},
     {"unlock_while_away",
         "begin | hold a 2 5 | hold b 3 6 | crash | unlock a 5 | until a 5 0\n"
         "unlock b 6\n"
@@ -1063,6 +1070,10 @@ static const struct talk_script scripts[] = {
         "begin | watch a | watch b | >* | < 3 OK | unwatch a | unwatch b\n"
         ">* | =* | crash | =* | +0 | resume 2 | > 2 WATCH a | > 4 UNWATCH a\n"
         "< 2 OK | < 4 OK | unwatched a | unwatched b\n"},
+    {"unwatch_follows_a_watch_of_members",
+        "begin | members a | >* | unwatch a | >* | crash | =* | +0 | resume 2\n"
+        "> 2 WATCH a members=1 | > 3 UNWATCH a | < 2 OK | < 3 OK\n"
+        "unwatched a\n"},
     {"watch_and_unwatch_while_away",
         "begin | watch a | watch b | >* | < 2 OK | < 3 OK | unwatch a | >*\n"
         "crash | unwatch b | watch c | =* | +0 | = OK 5  fence=0 until=0 :\n"

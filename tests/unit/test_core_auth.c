@@ -1140,10 +1140,15 @@ START_TEST(watches_that_are_lost)
     rig_status(rig, rig_op(rig, OP_INSPECT), OP_GONE);
     rig_expect(rig, s, "- OK");
     rig_expect(rig, s, "* FREE stock/1");
-    change(rig, "shop secret=$1 lock=stock/1");
+    rig_say(rig, s, "1 WATCH stock/2 members=1");
+    rig_status(rig, rig_op(rig, OP_LOOK), OP_OK);
+    change(rig, "shop secret=$1 lock=stock/*");
+    rig_silent(rig, s);
     change(rig, "shop secret=$1 lock=nightly");
+    rig_expect(rig, s, "1 ERR CANCELLED retry=1");
     rig_silent(rig, s);
     answer(rig, s, "UNWATCH stock/1", "- ERR NOTHELD retry=0");
+    answer(rig, s, "UNWATCH stock/2", "- ERR NOTHELD retry=0");
     end(rig);
 }
 

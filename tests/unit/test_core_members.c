@@ -221,23 +221,38 @@ SESSION_TEST(lost)
     rig_expect(rig, s, "* MEMBERS a members=2");
 }
 
+/* The next look finds so many members, with that sum of fences. */
+static void
+looks_the_same(struct rig *rig, uint32_t count, uint32_t sum)
+{
+    rig_pass(rig, RIG_LEASE_MS / 3);
+    asked(rig, WATCH_SHOWN_ALL);
+    told(rig, (struct op_members){.kind = MEMBERS_LAST,
+                  .count = count,
+                  .sum = sum,
+                  .after = WATCH_SHOWN_ALL});
+}
+
 /* A page that tells what is known is none for a watch that has the list. */
 SESSION_TEST(nothing_lost)
 {
     unsigned t = rig_open(rig);
 
     watch_members(rig, s, 2);
-    rig_pass(rig, RIG_LEASE_MS / 3);
-    asked(rig, WATCH_SHOWN_ALL);
-    told(rig, (struct op_members){.kind = MEMBERS_LAST,
-                  .count = 2,
-                  .sum = 30,
-                  .after = WATCH_SHOWN_ALL});
+    looks_the_same(rig, 2, 30);
     watch_members(rig, t, 2);
     rig_silent(rig, s);
     change(rig, MEMBERS_LEFT, 2, 1);
     rig_expect(rig, s, "* LEFT a fence=20 session=~ note=n");
     rig_expect(rig, t, "* LEFT a fence=20 session=~ note=n");
+    looks_the_same(rig, 1, 10);
+    change(rig, MEMBERS_JOINED, 3, 2);
+    rig_expect(rig, s, "* JOINED a fence=30 session=~ note=n");
+    rig_expect(rig, t, "* JOINED a fence=30 session=~ note=n");
+    looks_the_same(rig, 2, 40);
+    rig_silent(rig, s);
+    rig_silent(rig, t);
+    ck_assert_uint_eq(rig_count(rig, COUNTER_member_lists), 0);
 }
 
 /* A client that does not read gets the list when it reads again. */

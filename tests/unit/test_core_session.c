@@ -839,6 +839,7 @@ SESSION_TEST(lists)
     rig_ask(rig, s, "2 LOCKS cursor=1",
         "2 ITEM name=b state=waiting holders=0 waiters=1");
     rig_expect(rig, s, "2 OK n=1");
+    rig_ask(rig, s, "2 LOCKS cursor=4294967296", "2 OK n=0");
     rig_ask(rig, s, "3 SESSIONS limit=1",
         "3 ITEM session=~ name=me peer=a%20peer age_ms=0 idle_ms=0 holds=1 "
         "waits=0");
