@@ -36,7 +36,8 @@
 #define MEMBERS_UNREAD 512
 
 /* Events that a client may not have read before all of its watches wait with
- * further pages. With a page, they are less than limits.output of 1 MiB. */
+ * further pages. These and a page are less than the default of
+ * limits.output. */
 #define MEMBERS_PAGED 256
 
 /* Lost messages of a lock are noticed once in this time. */

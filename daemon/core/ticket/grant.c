@@ -188,8 +188,10 @@ static void
 grant_refuse(struct core *core, struct ticket *ticket)
 {
     struct request *request = ticket_asking(ticket);
-    bool late =
-        ticket->hard_end_us != NEVER && core->now_us >= ticket->deadline_us;
+    /* Else it is the broker's lease that was over, whichever was asked for. */
+    bool late = ticket->ask.hold_ms > 0 &&
+                ticket->ask.hold_ms < core->settings.lease_ms &&
+                core->now_us >= ticket->deadline_us;
 
     require(ticket->state == TICKET_ASKING || ticket->state == TICKET_WAITING);
     count(core->counters, COUNTER_grants_unwanted);
