@@ -55,9 +55,11 @@ local function acquire_free(r, arg, t, limit, seen, given)
     t.fence, t.arrival, t.place = fence, r.arrival, 0
     ticket_hold(t)
     r.fence, r.id, r.arrival = fence, id, r.arrival + 1
+    r.flags = flags_with(r, t)
     r.stored, r.live, r.granted, r.first, r.front = 1, 1, 1, 0, 1
-    r.used, r.limit, r.flags = t.permits, limit, flags_with(r, t)
+    r.used, r.limit = t.permits, limit
     r.low, r.longest = t.ends, t.lease
+    stands(r, t)
     if r.watch > 0 then
         r.news = true
         watchers_tell(r)
@@ -96,6 +98,7 @@ local function ticket_put(r, words, t, over)
     end
     call('SETRANGE', r.key, ticket_at(r, t.place), data)
     r.raw = nil
+    stands(r, t)
     r.stored, r.live = r.stored + (over and 0 or 1), r.live + 1
 end
 
@@ -205,14 +208,17 @@ end
 
 -- Why a new ticket may not stand in the queue, or nil.
 local function refusal(r, t, flags, limit, blocked, seen)
+    local base = t.mode == UPGRADE and base_of(r, t)
     if r.limit ~= limit then
+        return CONFLICT
+    elseif base and base.mode == SHARED and r.granted > 1 then
         return CONFLICT
     elseif bit.band(flags, NO_QUEUE) == 0 then
         sweep(r)
         return full(r) and FULL or nil
     elseif r.pending then
         return known and GRACE or CHANGED
-    elseif barred(r) or blocked or not compatible(r, t) then
+    elseif barred(r) or blocked and not base or not compatible(r, t) then
         return BUSY
     elseif not raise_fence(r.fence, r.id, seen) then
         return CORRUPT
@@ -256,7 +262,9 @@ local function hold_fits(r, t, limit)
         local other = flags ~= 0 and ticket_unpack(place, raw, at)
         local granted = bit.band(flags, GRANTED) ~= 0
         local goes = kind and (not granted or limit > 0 or
-            bit.band(beside, mode_of(other).flag) > 0)
+            bit.band(beside, mode_of(other).flag) > 0 or
+            sub(other.identity, IDENTITY_SESSION + 1, IDENTITY_REQUEST) ==
+                counterpart(t.identity))
         if other and not goes then
             if other.fence > t.fence then
                 return false
@@ -291,9 +299,8 @@ local function ticket_back(r, words, t, limit)
     end
     r.arrival = max(r.arrival, t.arrival + 1)
     if holds then
-        if r.granted == 0 then
-            r.flags, r.low = flags_with(r, t), t.ends
-        end
+        r.flags = flags_with(r, t)
+        r.low = r.granted == 0 and t.ends or r.low
         r.granted, r.used = r.granted + 1, r.used + t.permits
         r.news = true
         r.longest, r.low = max(r.longest, t.lease), min(r.low, t.ends)
@@ -409,7 +416,7 @@ return function(key, arg, read)
             return r.forget > 0 and record_store(r)
         end
         ticket_append(r, sub(arg, IDENTITY + ACQUIRE + 1), t)
-        if not blocked then
+        if not blocked or t.mode == UPGRADE then
             grants = serve(r, seen, t, grants)
         end
     end

@@ -24,16 +24,26 @@ end
 local left, after = unpack_at(INSPECT_FORMAT, ARGV[2])
 local tickets, passed, more = {}, 0, 0
 r.raw = nil -- has no words
+-- An upgrade stands before all waiters: it is shown so where all are shown.
+local sorts = bit.band(r.flags, UPGRADES) ~= 0 and after == 0 and r.live <= left
+local waits = {}
 for _, flags, from, at in queue_walk(r, r.first) do
+    local granted = bit.band(flags, GRANTED) ~= 0
     if flags ~= 0 and unpack_at('<d', from, at + TICKET_ARRIVAL) <= after then
-        passed = passed + (bit.band(flags, GRANTED) == 0 and 1 or 0)
+        passed = passed + (granted and 0 or 1)
     elseif flags ~= 0 and left == 0 then
         more = 1
         break
     elseif flags ~= 0 then
-        tickets[#tickets + 1] = sub(from, at, at + r.width - 1)
+        local later = sorts and not granted and
+            bit.band(byte(from, at + TICKET_MODE), UPGRADE) == 0
+        local list = later and waits or tickets
+        list[#list + 1] = sub(from, at, at + r.width - 1)
         left = left - 1
     end
+end
+for i = 1, #waits do
+    tickets[#tickets + 1] = waits[i]
 end
 result(OK, passed, r.arrival, r.fence, unsettled,
     (r.id ~= id or not steady) and 1 or 0, more)

@@ -8,8 +8,11 @@
 --
 -- Words (owner, client name, note: a length byte and the bytes, each) only take
 -- room where a ticket has any: the width then grows for the whole record.
+--
+-- A record has MODES_VERSION from the first ticket of a mode that earlier
+-- brokers do not know until it is free: they refuse it.
 
-local VERSION = 1
+local VERSION, MODES_VERSION = 1, 2
 
 -- In a record of an earlier history than its node's, a broker says that it
 -- still holds its ticket: `shown` is the beginning of the node's id then.
@@ -25,22 +28,28 @@ local WAITS, HELD = 1, 7
 -- data lack may still come back; the key's expiry is that of a renewed hold.
 -- WANTED, of WATCHED: the first waiter, and the end of the last wait, are
 -- changes, too. SINGLY, of WATCHED: each holder that comes, changes or goes is
--- told.
+-- told. UPGRADABLE_NOW: a hold of that mode stands alone, or beside readers.
+-- UPGRADES: a ticket of that mode may live here.
 local SHARED_NOW, WATCHED, BEREFT, KEPT, WANTED, SINGLY = 1, 2, 4, 8, 16, 32
+local UPGRADABLE_NOW, UPGRADES = 64, 128
 local TOLD = 50 -- WATCHED, WANTED and SINGLY
 
 -- Modes of a ticket. DETACHED is added to the mode of a detached hold. No
 -- broker renews such a hold: `lease` is all of its term. Any client with its
--- fence releases or prolongs it. See DESIGN.md D9.5.
-local EXCLUSIVE, SHARED, DETACHED = 0, 1, 2
+-- fence releases or prolongs it. See DESIGN.md D9.5. An UPGRADE is the
+-- exclusive hold, or the wait for it, of an owner that has another hold here.
+-- See D1.8.
+local EXCLUSIVE, SHARED, DETACHED, UPGRADABLE, UPGRADE = 0, 1, 2, 4, 8
 
 -- One line for each mode: its flag of the head, and the flags of the holders
 -- that it may join. A mode without a flag is granted alone.
 local modes = {
     [EXCLUSIVE] = {flag = 0, beside = 0},
-    [SHARED] = {flag = SHARED_NOW, beside = SHARED_NOW},
+    [SHARED] = {flag = SHARED_NOW, beside = SHARED_NOW + UPGRADABLE_NOW},
+    [UPGRADABLE] = {flag = UPGRADABLE_NOW, beside = SHARED_NOW},
 }
-local MODES_NOW = 1
+local MODES_NOW = 65 -- SHARED_NOW and UPGRADABLE_NOW
+local STANDING = 193 -- these and UPGRADES
 
 -- The line of a mode. An unknown one is granted alone.
 local function mode_of(t)
@@ -88,7 +97,7 @@ local function record_check(raw)
         return raw
     end
     local version = byte(raw)
-    if version > VERSION then
+    if version > MODES_VERSION then
         return nil, NEWER
     end
     if version < VERSION or #raw < HEAD + TICKET then
@@ -98,9 +107,9 @@ local function record_check(raw)
 end
 
 local function head_load(key, raw)
-    local _, flags, width, limit, fence, arrival, stored, first, live, granted,
-        longest, used, front, typical, low, sweep, delayed, delay, forget,
-        watch, its_id = unpack_at(HEAD_FORMAT, raw)
+    local version, flags, width, limit, fence, arrival, stored, first, live,
+        granted, longest, used, front, typical, low, sweep, delayed, delay,
+        forget, watch, its_id = unpack_at(HEAD_FORMAT, raw)
     if width < TICKET or first > stored or granted > live or
         live > stored - first or used < granted or front > stored then
         return nil
@@ -111,25 +120,27 @@ local function head_load(key, raw)
     if stored > 1 and call('STRLEN', key) < HEAD + stored * width then
         return nil
     end
-    return {key = key, raw = raw, flags = flags, width = width, limit = limit,
-        fence = fence, arrival = arrival, stored = stored, first = first,
-        live = live, granted = granted, longest = longest, used = used,
-        front = front, typical = typical, low = low, sweep = sweep,
-        delayed = delayed, delay = delay, forget = forget, watch = watch,
-        id = its_id, queued = live > granted, told = fence}
+    return {key = key, raw = raw, version = version, flags = flags,
+        width = width, limit = limit, fence = fence, arrival = arrival,
+        stored = stored, first = first, live = live, granted = granted,
+        longest = longest, used = used, front = front, typical = typical,
+        low = low, sweep = sweep, delayed = delayed, delay = delay,
+        forget = forget, watch = watch, id = its_id, queued = live > granted,
+        told = fence}
 end
 
 -- The record of a lock that Redis knows nothing of, not written yet.
 local function head_new(key)
-    return {key = key, raw = '', flags = 0, width = TICKET, limit = 0,
-        fence = settled and first_fence() or 0, arrival = 1, stored = 0,
-        first = 0, live = 0, granted = 0, longest = 0, used = 0, front = 0,
-        typical = 0, low = 0, sweep = 0, delayed = 0, delay = 0, forget = 0,
-        watch = 0, id = settled and id or NO_ID, queued = false, told = 0}
+    return {key = key, raw = '', version = VERSION, flags = 0, width = TICKET,
+        limit = 0, fence = settled and first_fence() or 0, arrival = 1,
+        stored = 0, first = 0, live = 0, granted = 0, longest = 0, used = 0,
+        front = 0, typical = 0, low = 0, sweep = 0, delayed = 0, delay = 0,
+        forget = 0, watch = 0, id = settled and id or NO_ID, queued = false,
+        told = 0}
 end
 
 local function head_pack(r)
-    return pack(HEAD_FORMAT, VERSION, r.flags, r.width, r.limit, r.fence,
+    return pack(HEAD_FORMAT, r.version, r.flags, r.width, r.limit, r.fence,
         r.arrival, r.stored, r.first, r.live, r.granted, r.longest, r.used,
         r.front, r.typical, r.low, r.sweep, r.delayed, r.delay, r.forget,
         r.watch, r.id)
@@ -144,8 +155,10 @@ local function ticket_unpack(place, raw, at)
     local flags, mode, words, permits, arrival, fence, ends, hold, lease,
         identity, holder, since, delay, shown =
         unpack_at(TICKET_FORMAT, raw, at)
-    return {place = place, flags = flags, mode = mode % DETACHED,
-        detached = mode >= DETACHED, words = words,
+    local detached = bit.band(mode, DETACHED) > 0
+    return {place = place, flags = flags,
+        mode = mode - (detached and DETACHED or 0),
+        detached = detached, words = words,
         permits = permits, arrival = arrival, fence = fence, ends = ends,
         hold = hold, lease = lease, identity = identity, broker = holder,
         since = since, delay = delay, shown = shown}
@@ -246,12 +259,22 @@ local function hold_over(r, t, at)
     r.typical = max(floor(took), 1)
 end
 
+-- A ticket is granted no more. The flag of a mode that several share stays
+-- until no holder is left.
+local function ungrant(r, t)
+    local mode = mode_of(t)
+    r.granted, r.news = r.granted - 1, true
+    r.used = r.used - t.permits
+    if bit.band(mode.flag, mode.beside) == 0 then
+        r.flags = bit.band(r.flags, bit.bnot(mode.flag))
+    end
+    member_tell(r, LEAVES, t, r.granted)
+end
+
 -- Strikes a living ticket out. In front of the queue that costs no write.
 local function ticket_strike(r, t)
     if bit.band(t.flags, GRANTED) ~= 0 then
-        r.granted, r.news = r.granted - 1, true
-        r.used = r.used - t.permits
-        member_tell(r, LEAVES, t, r.granted)
+        ungrant(r, t)
     end
     r.live = r.live - 1
     r.raw = nil
@@ -308,11 +331,12 @@ local function record_write(r)
     if (used or spare(r) > 0) and forgets_soon(r) or
         not used and bit.band(r.flags, KEPT) ~= 0 then
         call('PEXPIRE', r.key, forget_in(r, idle_after))
-        r.flags = bit.band(r.flags, MODES_NOW + TOLD + BEREFT)
+        r.flags = bit.band(r.flags, STANDING + TOLD + BEREFT)
     end
     if r.live == 0 then
         r.stored, r.first, r.longest = 0, 0, 0
         r.width, r.limit, r.front = TICKET, 0, 0
+        r.version = VERSION
         r.flags = bit.band(r.flags, TOLD + BEREFT + KEPT)
         if old > 16 then
             call('SET', r.key, head_pack(r) .. string.rep('\0', TICKET),
@@ -345,7 +369,7 @@ end
 local function watchers_tell(r)
     if now >= r.watch then
         r.watch = 0
-        r.flags = bit.band(r.flags, MODES_NOW + BEREFT + KEPT)
+        r.flags = bit.band(r.flags, STANDING + BEREFT + KEPT)
     elseif r.news or bit.band(r.flags, WANTED) ~= 0 and
         r.queued ~= (r.live > r.granted) then
         pcall_redis('PUBLISH', channel .. 'watch', 'W' .. r.key)
@@ -540,6 +564,23 @@ local function expire(r)
     end
 end
 
+-- Session and owner of an upgrade, from those of the hold below it, and the
+-- other way round.
+local function counterpart(identity)
+    local session = sub(identity, IDENTITY_SESSION + 1, IDENTITY_OWNER)
+    local first = bit.bxor(byte(identity, IDENTITY_OWNER + 1), 1)
+    return session .. string.char(first) ..
+        sub(identity, IDENTITY_OWNER + 2, IDENTITY_REQUEST)
+end
+
+-- The hold below an upgrade, or nil.
+local function base_of(r, t)
+    return ticket_with(r, counterpart(t.identity),
+        TICKET_IDENTITY + IDENTITY_SESSION, function(other)
+            return bit.band(other.flags, GRANTED) ~= 0 and not other.detached
+        end)
+end
+
 -- Whether a ticket may join those that are granted, and whether none may.
 local function compatible(r, t)
     if r.limit > 0 then
@@ -547,7 +588,8 @@ local function compatible(r, t)
     end
     local held = bit.band(r.flags, MODES_NOW)
     return r.granted == 0 or
-        held > 0 and bit.band(held, mode_of(t).beside) == held
+        held > 0 and bit.band(held, mode_of(t).beside) == held or
+        t.mode == UPGRADE and r.granted == 1 and base_of(r, t) ~= nil
 end
 
 local function closed(r)
@@ -622,7 +664,7 @@ local function stamp(r, fence)
     local first = r.fence == 0 and first_fence() or 0
     r.fence = max(raise_fence(max(r.fence, fence), r.id, 0), first)
     r.id, r.pending, r.stamped = id, nil, true
-    r.flags = bit.band(r.flags, MODES_NOW + TOLD + KEPT)
+    r.flags = bit.band(r.flags, STANDING + TOLD + KEPT)
     if not settled then
         r.flags = r.flags + BEREFT
     end
@@ -656,9 +698,7 @@ local function adopt_holders(r)
                     t.hold = max(t.hold, t.ends)
                 end
             else
-                r.granted, r.used = r.granted - 1, r.used - t.permits
-                r.news = true
-                member_tell(r, LEAVES, t, r.granted)
+                ungrant(r, t)
                 r.front = min(r.front, place)
                 t.flags, t.fence = WAITS, 0
                 waits_until(r, t, now + t.lease)
@@ -690,9 +730,21 @@ local function bereft(r, fence)
     return r.pending or fence == 0 and bit.band(r.flags, BEREFT) ~= 0
 end
 
--- The flags of the head with that ticket as the one that is granted first.
+-- The flags of the head with that ticket as one more that is granted.
 local function flags_with(r, t)
-    return bit.bor(bit.band(r.flags, TOLD + BEREFT + KEPT), mode_of(t).flag)
+    local others = r.granted > 0 and STANDING or UPGRADES
+    return bit.bor(bit.band(r.flags, TOLD + BEREFT + KEPT + others),
+        mode_of(t).flag)
+end
+
+-- A new ticket stands in the record.
+local function stands(r, t)
+    if t.mode > SHARED then
+        r.version = MODES_VERSION
+    end
+    if t.mode == UPGRADE then
+        r.flags = bit.bor(r.flags, UPGRADES)
+    end
 end
 
 -- The broker of a hold says in this history that it is there.
@@ -712,9 +764,7 @@ end
 -- Makes a living ticket a holder: for its whole term where its broker is the
 -- one that asks, else until that broker claims it.
 local function grant(r, t)
-    if r.granted == 0 then
-        r.flags = flags_with(r, t)
-    end
+    r.flags = flags_with(r, t)
     r.fence, r.news = next_fence(r.fence), true
     t.fence = r.fence
     if t.broker == broker then
@@ -750,12 +800,51 @@ local function announce(r, t, own, grants)
     end
 end
 
+-- An upgrade stands before all waiters while its owner has the hold below it.
+-- It is granted once no other hold is left. Returns whether it keeps the others
+-- out. The hold below came first, and stands in front.
+local function upgrade(r, seen, own, grants)
+    local bases, left = {}, false
+    for place, flags, raw, at in queue_walk(r, r.first) do
+        local granted = bit.band(flags, GRANTED) ~= 0
+        local mode = byte(raw, at + TICKET_MODE)
+        if flags ~= 0 and bit.band(mode, UPGRADE) > 0 then
+            local t = own and own.place == place and own or
+                ticket_unpack(place, raw, at)
+            left = true
+            if granted then
+                return true
+            elseif flags == WAITS and not (steady and t.ends <= now) and
+                bases[counterpart(t.identity)] then
+                local fence = r.granted == 1 and not barred(r) and
+                    raise_fence(r.fence, r.id, seen)
+                if fence then
+                    r.fence, r.id = fence, id
+                    grant(r, t)
+                    announce(r, t, own, grants)
+                end
+                return true
+            end
+        elseif granted and bit.band(mode, DETACHED) == 0 then
+            bases[sub(raw, at + TICKET_IDENTITY + IDENTITY_SESSION,
+                at + TICKET_IDENTITY + IDENTITY_REQUEST - 1)] = true
+        end
+    end
+    if not left then
+        r.flags = bit.band(r.flags, bit.bnot(UPGRADES))
+    end
+    return false
+end
+
 -- Extends the grants to the longest compatible prefix. Returns the grants to
 -- tell the asking broker, without its own operation's ticket, and whether
 -- somebody is left waiting; `grants` are those that it is to be told of
 -- already. On its way it strikes out waiters whose life is over.
 local function serve(r, seen, own, grants)
     grants = grants or {}
+    if bit.band(r.flags, UPGRADES) ~= 0 and upgrade(r, seen, own, grants) then
+        return grants, true
+    end
     local waiting = r.live - r.granted
     if waiting == 0 then
         return grants, false
@@ -782,7 +871,7 @@ local function serve(r, seen, own, grants)
                 r.fence, r.id = fence, id
                 grant(r, t)
                 announce(r, t, own, grants)
-                given = given + 1
+                given, blocked = given + 1, t.mode == UPGRADE
             else
                 blocked, whole = true, false
                 if fence then
@@ -887,7 +976,8 @@ local function result_of(r, t, grants, tell, kind)
     else
         handed = bit.bor(handed, r.pending and UNSETTLED or 0)
         result(WAITING, t.place, t.arrival, 0, t.ends - now, ask_again(r),
-            max(min(t.place - r.first + 1, r.live) - r.granted, 1), grants,
+            t.mode == UPGRADE and 1 or
+                max(min(t.place - r.first + 1, r.live) - r.granted, 1), grants,
             kind or tell and about_holder(r) or nil)
     end
 end

@@ -328,7 +328,11 @@ local function hold_speaks(r, t, ask)
     elseif t.ends <= now and steady and not r.pending then
         return pass_on(r, ask.seen, GONE)
     end
-    if bit.band(t.flags, BROKEN) ~= 0 then
+    -- A detached hold is no owner's, so no upgrade stands above or below one.
+    local other = ask.detaches and bit.band(r.flags, UPGRADES) ~= 0 and
+        base_of(r, t)
+    local parted = other and (t.mode == UPGRADE or other.mode == UPGRADE)
+    if parted or bit.band(t.flags, BROKEN) ~= 0 then
         -- Its broker gives it back, or its lease ends: a client that claims it
         -- elsewhere believes in it until the answer is there.
         if ask.moves and ask.own then
@@ -380,6 +384,7 @@ local function hold_speaks(r, t, ask)
                 t.ends = min(t.ends, max(t.hold, now + 1))
             end
         end
+        r.flags = bit.band(r.flags, bit.bnot(mode_of(t).flag))
         t.mode, t.ends = SHARED, min(t.ends, now + r.longest)
         r.flags, r.low = flags_with(r, t), min(r.low, t.ends)
         ticket_store(r, t)

@@ -10,7 +10,8 @@ import dataclasses
 from scripts import (BROKEN, BROKEN_NOW, BUSY, CLAIMED, CONFLICT, CORRUPT,
                      FENCE_FAR, FENCE_JUMP, FENCE_STEP, FULL, GONE,
                      GRANTED, HELD, LATE, LIVING, MOVED_ON, OK, SHARED,
-                     SUSPENDED, WAITING, WAITS)
+                     SUSPENDED, UPGRADABLE, UPGRADE, WAITING, WAITS,
+                     may_join)
 
 
 @dataclasses.dataclass
@@ -35,6 +36,10 @@ class Standing:
     @property
     def granted(self):
         return bool(self.flags & GRANTED)
+
+    @property
+    def plain_mode(self):
+        return self.mode
 
     @property
     def claimed(self):
@@ -139,13 +144,50 @@ class Lock:
     def compatible(self, ticket):
         if self.limit:
             return self.used + ticket.permits <= self.limit
-        return not self.granted or all(
-            each.mode == SHARED for each in (*self.granted, ticket))
+        return not self.granted or may_join(
+            ticket.mode, ticket.who, self.granted)
 
     def closed(self):
         if self.limit:
             return self.used >= self.limit
-        return any(ticket.mode != SHARED for ticket in self.granted)
+        return any(ticket.mode not in (SHARED, UPGRADABLE)
+                   for ticket in self.granted)
+
+    def base_of(self, ticket):
+        """The hold below an upgrade, or None."""
+        for other in self.granted:
+            if ticket.mode == UPGRADE and not other.detached and \
+                    (other.who.session, other.who.owner) == \
+                    ticket.who.counterpart:
+                return other
+        return None
+
+    def upgrade(self, call, outcome, own):
+        """Grants it once no other hold is left. Whether it keeps all others
+        out: it is granted, or first in turn."""
+        for ticket in self.tickets:
+            if ticket.mode != UPGRADE:
+                continue
+            if ticket.granted:
+                return True
+            if ticket.flags != WAITS or ticket.ends <= self.now or \
+                    not self.base_of(ticket):
+                continue
+            fence = None
+            if len(self.granted) == 1 and not self.barred:
+                fence = self.raised(call.seen)
+            if fence is not None:
+                self.seen["upgrade"] += 1
+                self.grant(ticket, call, fence)
+                self.tell_grant(ticket, call, outcome, own)
+            return True
+        return False
+
+    def tell_grant(self, ticket, call, outcome, own):
+        if ticket.broker != call.broker:
+            outcome.published.append(("G", ticket))
+        elif ticket is not own:
+            outcome.grants.append(ticket)
 
     def raised(self, seen, given_us=None):
         """The fence that the next grant starts from; None: beyond belief."""
@@ -239,6 +281,8 @@ class Lock:
     def serve(self, call, outcome, own=None):
         """Grants to waiters in their order, as long as the next one fits, and
         strikes out the dead. Whether one must still wait."""
+        if not self.limit and self.upgrade(call, outcome, own):
+            return True
         if not self.waiting:
             return False
         if self.barred or self.closed():
@@ -253,10 +297,8 @@ class Lock:
                 if fits and given < self.grants_max:
                     given += 1
                     self.grant(ticket, call, fence)
-                    if ticket.broker != call.broker:
-                        outcome.published.append(("G", ticket))
-                    elif ticket is not own:
-                        outcome.grants.append(ticket)
+                    self.tell_grant(ticket, call, outcome, own)
+                    blocked = ticket.mode == UPGRADE
                 else:
                     blocked = True
                     outcome.more |= fits
@@ -364,15 +406,20 @@ class Lock:
                 outcome.limit = self.limit
             return outcome
         ticket = self.append(call)
-        if not blocked:
+        if not blocked or ticket.mode == UPGRADE:
             self.serve(call, outcome, ticket)
         return self.about(ticket, outcome, call)
 
     def refusal(self, call, blocked):
+        base = self.base_of(call)
         if self.limit != call.limit:
             return CONFLICT
+        if base and base.mode == SHARED and len(self.granted) > 1:
+            self.seen["alone"] += 1
+            return CONFLICT
         if call.no_queue:
-            if self.barred or blocked or not self.compatible(call):
+            if self.barred or blocked and not base or \
+                    not self.compatible(call):
                 return BUSY
             return CORRUPT if self.raised(call.seen) is None else OK
         return FULL if self.full(call) else OK
@@ -503,7 +550,9 @@ class Lock:
             return self.not_so(MOVED_ON, call, adopted)
         if ticket.granted and ticket.ends <= self.now:
             return self.look(call, Outcome(GONE))
-        if ticket.flags & BROKEN:
+        parted = self.parted(ticket, call)
+        if ticket.flags & BROKEN or parted:
+            self.seen["parted"] += parted
             if call.moves and ticket.broker == call.broker:
                 self.seen["given"] += ticket.who != call.who
                 ticket.who = call.who
@@ -526,6 +575,13 @@ class Lock:
         if call.moves:
             outcome.about = self.kind(ticket)
         return outcome
+
+    def parted(self, ticket, call):
+        """Whether it would detach one of a hold and its upgrade."""
+        return call.detaches and ticket.granted and any(
+            not other.detached and UPGRADE in (ticket.mode, other.mode) and
+            (other.who.session, other.who.owner) == ticket.who.counterpart
+            for other in self.granted)
 
     def resize(self, call):
         self.expire()

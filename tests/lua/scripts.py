@@ -23,8 +23,11 @@ LIVING, GRANTED, CLAIMED, SUSPENDED, BROKEN = 1, 2, 4, 8, 16
 WAITS, HELD = LIVING, LIVING + GRANTED + CLAIMED
 SHARED_NOW, WATCHED, BEREFT, KEPT, WANTED, SINGLY = (  # of the head
     1, 2, 4, 8, 16, 32)
+UPGRADABLE_NOW, UPGRADES = 64, 128
+STANDING = SHARED_NOW | UPGRADABLE_NOW | UPGRADES
 JOINED, ALTERED, LEFT, PAGE, LAST = range(5)  # a message about holders
-EXCLUSIVE, SHARED, DETACHED = 0, 1, 2
+EXCLUSIVE, SHARED, DETACHED, UPGRADABLE, UPGRADE = 0, 1, 2, 4, 8
+BESIDE = {SHARED: (SHARED, UPGRADABLE), UPGRADABLE: (SHARED,)}
 OLD_HOLD, OLD_WAIT, LATE_HOLD = 1, 2, 4  # what an audit sees
 (RIGHT, WRONG_TYPE, WRONG_NAME, WRONG_VERSION, WRONG_RECORD, WRONG_COUNTS,
  WRONG_EXPIRY, WRONG_FENCE) = range(8)
@@ -112,6 +115,24 @@ class Who:
     def pack(self):
         return IDENTITY.pack(self.generation, self.session, self.owner,
                              self.request)
+
+    @property
+    def counterpart(self):
+        """Session and owner of the upgrade above this one, or below."""
+        return self.session, bytes([self.owner[0] ^ 1]) + self.owner[1:]
+
+    def above(self):
+        """The identity of its upgrade."""
+        session, owner = self.counterpart
+        return Who(session, owner, b"u" + self.request[1:], self.generation)
+
+
+def may_join(mode, who_asks, granted):
+    """Whether that mode goes with these holders, each with mode and who."""
+    if mode == UPGRADE and len(granted) == 1 and not granted[0].detached:
+        own = granted[0].who
+        return (own.session, own.owner) == who_asks.counterpart
+    return all(each.plain_mode in BESIDE.get(mode, ()) for each in granted)
 
 
 def who(number, generation=1):
@@ -253,8 +274,8 @@ class Ticket:
         return bool(self.flags & GRANTED)
 
     @property
-    def shares(self):
-        return self.mode & SHARED
+    def plain_mode(self):
+        return self.mode & ~DETACHED
 
     @property
     def detached(self):
@@ -333,7 +354,8 @@ class Record:
         granted = [ticket for ticket in living if ticket.granted]
         arrivals = [ticket.arrival for ticket in self.tickets]
         wrong = [text for text, right in (
-            ("version", self.version == 1),
+            ("version", self.version == 2 or all(
+                each.plain_mode <= SHARED for each in living)),
             ("width", self.width >= TICKET_BYTES),
             ("length", len(self.raw) >= HEAD_BYTES
              + self.width * max(1, self.stored)),
@@ -345,12 +367,13 @@ class Record:
             ("front", self.front <= self.stored
              and all(each.granted for each in living
                      if each.place < self.front)),
-            ("flags", self.flags & ~(SHARED_NOW | BEREFT | KEPT | WANTED |
+            ("flags", self.flags & ~(STANDING | BEREFT | KEPT | WANTED |
                                      SINGLY)
              == (WATCHED if self.watch else 0)),
             ("wanted", self.watch or not self.flags & (WANTED | SINGLY)),
-            ("shares", not granted or self.limit
-             or granted[0].shares == (self.flags & SHARED_NOW)),
+            ("modes", not granted or self.limit or self.modes(granted)),
+            ("upgrades", self.flags & UPGRADES or not any(
+                each.plain_mode == UPGRADE for each in living)),
             ("order", arrivals == sorted(set(arrivals))),
             ("arrival", not arrivals or arrivals[-1] < self.arrival),
             # What several have put there again is above what the data know.
@@ -373,7 +396,8 @@ class Record:
                           for ticket in living)),
             ("dead", len(self.tickets) <= 2 * self.live + 16),
             ("empty", living or self.stored == self.first == self.front
-             == self.limit == self.flags & SHARED_NOW == 0),
+             == self.limit == self.flags & STANDING == self.version - 1
+             == 0),
         ) if not right]
         if wrong:
             raise AssertionError(f"{', '.join(wrong)} wrong in {self}")
@@ -383,7 +407,19 @@ class Record:
         """Writers alone, readers together, no more permits than there are."""
         if self.limit:
             return sum(each.permits for each in granted) <= self.limit
-        return len(granted) <= 1 or all(each.shares for each in granted)
+        return all(may_join(
+            each.plain_mode, each.who,
+            [other for other in granted if other is not each]) or any(
+                other.plain_mode == UPGRADE for other in granted)
+            and len(granted) == 2 for each in granted)
+
+    def modes(self, granted):
+        """A flag for each; that of readers may stay beside another mode."""
+        modes = {each.plain_mode for each in granted}
+        flags = self.flags & (SHARED_NOW | UPGRADABLE_NOW)
+        exact = (SHARED in modes) | (UPGRADABLE in modes) * UPGRADABLE_NOW
+        return flags == exact or (
+            EXCLUSIVE not in modes and flags == exact | SHARED_NOW)
 
     def __repr__(self):
         head = {name: getattr(self, name) for name in HEAD_FIELDS}

@@ -15,8 +15,8 @@ import struct
 import scripts
 from queue_model import Lock
 from script_case import ScriptCase
-from scripts import (BUSY, EXCLUSIVE, FENCE_FAR, OK, SHARED, WAITING,
-                     Record, Who, unpack_words)
+from scripts import (BUSY, EXCLUSIVE, FENCE_FAR, OK, SHARED, UPGRADABLE,
+                     UPGRADE, WAITING, Record, Who, unpack_words)
 
 STEPS = int(os.environ.get("HOLDFAST_STEPS", "60000"))
 LEASES = (2000, 6000, 6000)
@@ -26,11 +26,12 @@ MAX = 9
 LAPSE = 1500
 GRANTS_MAX = 3
 WORDS = ((b"o", b"name", b"note"), (b"", b"", b"n" * 100))
-KINDS = ("exclusive", "both", "readers", "semaphore")
+KINDS = ("exclusive", "both", "readers", "semaphore", "upgrades")
 SIZES = (2, 6, 20, 60)  # how many ask
 WEIGHTS = ((5, 4, 4), (5, 4, 4), (6, 4, 3), (8, 4, 3))
 NOBODY = Who(b"\0" * 16, b"\0" * 8, b"\0" * 8, 0)
 BROKERS = 3
+OWNERS = (b"o0000000", b"n0000000")  # the second one's upgrades the first
 
 
 @dataclasses.dataclass
@@ -99,10 +100,10 @@ class Client:
         self.chance = chance
         self.key = f"holdfast:{{{number}}}"
         self.lock = Lock(GRANTS_MAX)
-        self.kind = KINDS[number % 4]
+        self.kind = KINDS[number % 5]
         self.limit = chance.choice((1, 3, 8))
-        self.size = SIZES[number // 4]
-        self.weights = WEIGHTS[number // 4]
+        self.size = SIZES[number // 5]
+        self.weights = WEIGHTS[number // 5]
         self.generations = [1] * self.size
         self.places = {}  # arrival -> place, as results told
         self.highest = 0  # fence granted so far
@@ -111,8 +112,9 @@ class Client:
         self.members = None  # what a watcher of members knows, by fence
 
     def who(self, number, generation):
-        """Two owners a session; each broker has its own word for a request."""
-        return Who(b"s%015d" % (number // 2), b"o%07d" % (number % 2),
+        """Two owners a session, the second one as the first one's upgrade; each
+        broker has its own word for a request."""
+        return Who(b"s%015d" % (number // 2), OWNERS[number % 2],
                    b"r%03d%04d" % (number, generation), generation)
 
     def some(self):
@@ -162,14 +164,14 @@ class Client:
                 call.delay = DAY
         if chance.random() < 0.1:
             call.hold = chance.choice((500, 4000, 60000))
-        self.choose_kind(call)
+        self.choose_kind(call, number)
         if chance.random() < 0.15:
             self.move(call, number)
             mine = self.lock.of_session(call.who)
             if mine and chance.random() < 0.9:  # what it asked for before
                 call.mode, call.permits = mine.mode, mine.permits
 
-    def choose_kind(self, call):
+    def choose_kind(self, call, number):
         chance = self.chance
         kind = self.kind
         if chance.random() < 0.03:
@@ -178,6 +180,10 @@ class Client:
             call.mode = chance.choice((EXCLUSIVE, SHARED))
         elif kind == "readers":
             call.mode = EXCLUSIVE if chance.random() < 0.1 else SHARED
+        elif kind == "upgrades":
+            call.mode = chance.choice((EXCLUSIVE, SHARED, SHARED, UPGRADABLE))
+            if number % 2 and chance.random() < 0.9:
+                call.mode = UPGRADE
         elif kind == "semaphore":
             call.limit = self.limit
             if chance.random() < 0.02:
@@ -204,7 +210,8 @@ class Client:
 
     @staticmethod
     def number_of(standing):
-        return 2 * int(standing.who.session[1:]) + int(standing.who.owner[1:])
+        return 2 * int(standing.who.session[1:]) + OWNERS.index(
+            standing.who.owner)
 
     def choose_renew(self, call, _, standing):
         chance = self.chance
@@ -225,6 +232,8 @@ class Client:
             call.keeps = chance.randint(1, self.limit)
         if standing is not None:
             self.know(call, standing)
+            if standing.mode == UPGRADE:
+                call.shares = False
             if chance.random() < 0.1:
                 self.move(call, self.number_of(standing))
             call.detaches = chance.random() < 0.05 and not call.look
@@ -438,6 +447,9 @@ class Model(ScriptCase):
             self.assertEqual(result.again, outcome.left)
 
     def compare_ahead(self, lock, ticket, result):
+        if ticket.mode == UPGRADE:  # it stands before all waiters
+            self.assertEqual(result.ahead, 1)
+            return
         waiting = lock.waiting
         ahead = waiting.index(ticket) + 1
         passed = sum(each.arrival > ticket.arrival for each in lock.granted)
@@ -465,7 +477,7 @@ class Model(ScriptCase):
         client.stored = record.stored
         self.adopt(lock, record, leases)
         self.assertEqual(
-            [(each.who, each.broker, each.flags, each.shares, each.detached,
+            [(each.who, each.broker, each.flags, each.plain_mode, each.detached,
               each.permits, each.arrival, each.fence, each.ends, each.hold,
               each.lease, each.since, each.delay, unpack_words(each.words))
              for each in record.living],
@@ -506,6 +518,7 @@ class Model(ScriptCase):
                 passed = [each for each in lock.waiting
                           if each.arrival < holder.arrival]
                 self.assertTrue(holder.arrival in held
+                                or holder.mode == UPGRADE
                                 or all(each.flags & scripts.SUSPENDED
                                        for each in passed), passed)
                 self.assertTrue(holder.arrival in before
@@ -568,7 +581,7 @@ class Model(ScriptCase):
         print(f"sessions that moved, and others: {dict(moved)}")
         for what in ("waiter", "shared", "broken", "anew", "again", "part",
                      "room", "detached", "prolonged", "ended", "unfit",
-                     "shrunk", "sooner"):
+                     "shrunk", "sooner", "upgrade", "alone"):
             self.assertGreater(moved[what], 0, what)
         for count in (self.squeezed, suspended, barred, self.mores,
                       self.cuts, self.together - 5, self.told_limits,
