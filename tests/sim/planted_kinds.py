@@ -150,8 +150,8 @@ PLANTED = {
         "if (ticket->who == NULL || !owner_is_in_between(ticket->who))",
         "if (ticket->lock != NULL)", "nobody looks for cycles"),
     "broken-is-renewed": ("hold_speaks",
-                          "if bit.band(t.flags, BROKEN) ~= 0 then",
-                          "if false then", "what was broken is renewed"),
+                          "if parted or bit.band(t.flags, BROKEN) ~= 0 then",
+                          "if parted then", "what was broken is renewed"),
     "broken-not-told": (
         "ticket_broken",
         "    if (ticket != NULL && ticket->state == TICKET_HELD &&\n"
@@ -206,8 +206,8 @@ PLANTED = {
         "        if (watch->kind != WATCH_MEMBERS)\n",
         "changes of members are told before the list"),
     "members-leave-untold": (
-        "ticket_strike",
-        "        member_tell(r, LEAVES, t, r.granted)\n", "",
+        "ungrant",
+        "    member_tell(r, LEAVES, t, r.granted)\n", "",
         "nobody hears that a member leaves, nor that messages are lost",
         ("members_change",
          "    if (members->count != told->count || "
