@@ -666,6 +666,7 @@ check_counts(const struct core *core)
         uint32_t waiting = 0;
         if (lock == NULL)
             continue;
+        watch_check(core, lock);
         LIST_EACH (link, &lock->tickets) {
             const struct ticket *ticket =
                 container_of(link, struct ticket, lock_link);

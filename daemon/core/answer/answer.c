@@ -136,6 +136,7 @@ answer_lease(
 {
     bool leased = ticket->hard_end_us != NEVER;
 
+    require(ticket->state == TICKET_HELD);
     reply_lease(reply, leased, leased ? ticket_lease_ms(core, ticket) : 0);
 }
 
@@ -174,6 +175,7 @@ reply_ignored(struct reply *reply, unsigned ignored)
         memcpy(list + len, words[i].at, words[i].len);
         len += words[i].len;
     }
+    require(len < sizeof(list));
     if (len > 0)
         reply_pair(reply, "ignored", text_make(list + 1, len - 1));
 }

@@ -50,6 +50,7 @@ static void
 detached_ask(struct core *core, const struct request *request, struct op *op)
 {
     op->by_fence = request->command != COMMAND_RESIZE;
+    require(op->by_fence == (request->fence > 0)); /* DESIGN.md D9.5 */
     op->fence = request->fence;
     op->keeps = request->ask.permits_max;
     if (request->command == COMMAND_RENEW)
@@ -66,6 +67,7 @@ detached_command(
     const char *wrong = detached_objection(line);
     bool renews = line->command == COMMAND_RENEW;
 
+    require(line_is_detached(line));
     if (wrong != NULL) {
         count(core->counters, COUNTER_requests_bad);
         answer_error(core, session, line->tag, ERROR_BADREQ, wrong);
@@ -88,6 +90,7 @@ command_resize(
 {
     const char *wrong = limit_objection(core, line);
 
+    require(line->command == COMMAND_RESIZE);
     if (wrong != NULL) {
         count(core->counters, COUNTER_requests_bad);
         answer_error(core, session, line->tag, ERROR_BADREQ, wrong);
@@ -109,6 +112,7 @@ static void
 detached_answer(
     struct core *core, struct request *request, const struct op_result *result)
 {
+    require(result->status == OP_OK);
     if (request->command == COMMAND_UNLOCK) {
         count(core->counters, COUNTER_releases_detached);
         answer_count(core, request, 0);
@@ -135,6 +139,7 @@ detached_unknown(
 {
     struct op *again = NULL;
 
+    require(op->result.status == OP_UNKNOWN);
     count(core->counters, COUNTER_outcomes_unknown);
     if (core->now_us < request_deadline_us(core, request))
         again = op_create(
@@ -155,6 +160,7 @@ detached_refuse(struct core *core, struct request *request, const struct op *op)
     bool gone = status == OP_GONE && request->command == COMMAND_UNLOCK;
     bool resizes = request->command == COMMAND_RESIZE;
 
+    require(status != OP_OK && status != OP_UNKNOWN);
     /* The first time may have carried it out. */
     if (op->retry && (gone || status == OP_MISSING)) {
         count(core->counters, COUNTER_refused_indoubt);
@@ -209,6 +215,8 @@ detached_done(struct core *core, struct op *op)
     enum op_status status = op->result.status;
     bool ended = status == OP_OK || (status == OP_GONE && op->retry);
 
+    require(op->kind == OP_UNLOCK_DETACHED || op->kind == OP_RENEW_DETACHED ||
+            op->kind == OP_RESIZE);
     if (ended && op->kind == OP_UNLOCK_DETACHED)
         releases_note_detached(core, op);
     if (request == NULL)

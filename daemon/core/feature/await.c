@@ -38,6 +38,7 @@ await_patience_us(const struct core *core, const struct request *request,
 {
     uint64_t patience_us = core->settings.redis_timeout_us;
 
+    require(watch->kind == WATCH_AWAIT && watch->lock != NULL);
     if (!watch->told)
         return request->began_us + patience_us;
     return us_max(request->began_us, watch->lock->news.at_us) +
@@ -58,6 +59,7 @@ await_over_us(const struct core *core, const struct request *request,
 static void
 await_arm(struct core *core, struct request *request, const struct watch *watch)
 {
+    require(request->command == COMMAND_AWAIT);
     wheel_add(&core->wheel, &request->timer,
         us_min(await_over_us(core, request, watch),
             await_patience_us(core, request, watch)));
@@ -87,6 +89,7 @@ await_again(
     struct lock *lock = watch->lock;
     uint64_t due_us = lock->news.barred_us;
 
+    require(watch->kind == WATCH_AWAIT && watch->state != WATCH_DUE);
     if (lock_is_free(core, lock))
         return;
     if (!wheel_node_set(&lock->watch_timer)) {
@@ -112,6 +115,7 @@ await_refuse(
     uint64_t barred_us =
         news->barred_us - us_min(news->barred_us, core->now_us);
 
+    require(watch->state != WATCH_DUE || watch->told_holders > 0);
     if (session_closes(request->session) && request->wait_us > 0) {
         request_refuse(core, request, ERROR_CANCELLED, NULL);
     } else if (!watch->told) {
@@ -181,6 +185,7 @@ await_end(struct core *core, struct watch *watch, enum error_code code)
 {
     struct request *request = slab_get(&core->requests, watch->request);
 
+    require(watch->kind == WATCH_AWAIT);
     if (request != NULL)
         request_refuse(core, request, code, NULL);
     watch_free(core, watch);

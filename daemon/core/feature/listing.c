@@ -170,6 +170,7 @@ locks_item(struct core *core, struct session *session, const char *tag,
             holder = container_of(link, struct ticket, holder_link);
     }
     require(holder == NULL || holder->state == TICKET_HELD);
+    require(holders > 0 || lock->waiting > 0);
     struct reply reply = answer_begin(core, tag, "ITEM");
     reply_pair(&reply, "name", text_make(lock->name, lock->name_len));
     reply_pair(&reply, "state", holders > 0 ? TEXT("held") : TEXT("waiting"));

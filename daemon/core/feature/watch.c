@@ -49,6 +49,8 @@ watch_free(struct core *core, struct watch *watch)
     list_remove(&watch->session_link);
     list_remove(&watch->news_link);
     watch->session->watch_count--;
+    require(lock->inspected > 0 || watch->kind == WATCH_MEMBERS);
+    require(lock->members.watched > 0 || watch->kind != WATCH_MEMBERS);
     lock->waiters_watched -= watch->kind == WATCH_WAITERS;
     core->awaiting -= watch->kind == WATCH_AWAIT;
     lock->inspected -= watch->kind != WATCH_MEMBERS;
@@ -77,6 +79,7 @@ watch_tell_wanted(struct core *core, struct watch *watch)
     const struct ticket *ticket = watch_hold(core, watch);
     struct reply reply = answer_event(core, EVENT_WANTED);
 
+    require(ticket != NULL && watch->lock->waiters_watched > 0);
     reply_word(&reply, lock_name(watch->lock));
     reply_pair_number(&reply, "waiters", watch->lock->news.waiters);
     reply_pair_if(&reply, "owner", ticket_owner(ticket));
@@ -92,6 +95,7 @@ watch_tell(struct core *core, struct watch *watch)
     struct reply reply =
         answer_event(core, news->holders > 0 ? EVENT_HELD : EVENT_FREE);
 
+    require(watch->kind == WATCH_HOLDERS && news->known);
     reply_word(&reply, name);
     if (news->holders > 0) {
         reply_pair_number(&reply, "fence", news->fence);
@@ -128,6 +132,7 @@ watch_has_news(const struct core *core, struct watch *watch)
     const struct lock_news *news = &watch->lock->news;
     bool held = news->holders > 0;
 
+    require(watch->kind == WATCH_HOLDERS || watch->kind == WATCH_WAITERS);
     if (!news->known)
         return false;
     if (watch->kind == WATCH_WAITERS)
@@ -410,7 +415,7 @@ watch_create(struct core *core, struct session *session, struct lock *lock,
 {
     struct watch *watch = slab_alloc(&core->watches);
 
-    require(watch != NULL);
+    require(watch != NULL && lock->refs > 0);
     watch->session = session;
     watch->lock = lock;
     watch->kind = kind;
@@ -439,6 +444,7 @@ watch_wanted(struct core *core, struct ticket *ticket)
         watch->lock->waiters_watched++;
         ticket->wanted = slab_handle(&core->watches, watch);
     }
+    require(watch->kind == WATCH_WAITERS && watch->session == ticket->session);
     watch->told_waiters = 0;
     watch_look(core, ticket->lock);
 }

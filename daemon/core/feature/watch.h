@@ -86,6 +86,9 @@ void watch_unwanted(struct core *core, struct ticket *ticket);
 /* Refuses a WATCH whose time is over, and frees it with its watch. */
 void watch_give_up(struct core *core, struct request *request);
 
+/* Asserts that the counts of a lock's watches are true. For core_check(). */
+void watch_check(const struct core *core, const struct lock *lock);
+
 /* Begins a WATCH. The first inspection answers it. It may be refused and freed
  * at once. */
 void watch_begin(struct core *core, struct request *request,

@@ -22,6 +22,7 @@
 static void
 detached_give_back(struct core *core, struct ticket *ticket)
 {
+    require(ticket->state == TICKET_HELD && ticket->detached_us > 0);
     ticket_leave(core, ticket);
     ticket_advance(core, ticket);
 }
@@ -61,6 +62,7 @@ hold_not_detached(
 {
     struct request *request = ticket_asking(ticket);
 
+    require(ticket->state == TICKET_HELD && status != OP_OK);
     if (status == OP_UNKNOWN)
         count(core->counters, COUNTER_outcomes_unknown);
     if (request != NULL && status == OP_UNKNOWN &&

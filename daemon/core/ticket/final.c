@@ -48,6 +48,8 @@ multilock_answer_release(struct core *core, const struct multilock *multilock)
     const struct request *parent = slab_get(&core->requests, multilock->parent);
     struct reply reply;
 
+    require(parent != NULL && parent->command == COMMAND_UNLOCK);
+    require(multilock->released <= multilock->count);
     if (multilock->failed == multilock->count) {
         reply = answer_begin(core, parent->tag, "OK");
         reply_pair_number(&reply, "count", multilock->holds);
@@ -94,6 +96,7 @@ member_released(struct core *core, struct request *member,
     require(member->member == MEMBER_RELEASES);
     while (multilock_member(core, multilock, place) != member)
         place++;
+    require(place < multilock->count);
     member->multilock = HANDLE_NONE;
     member->member = MEMBER_NONE;
     request_free(core, member);

@@ -66,6 +66,7 @@ lost_reason(struct core *core, const struct ticket *ticket)
 {
     uint64_t lease_us = us_from_ms(core->settings.lease_ms);
 
+    require(ticket->state == TICKET_HELD);
     if (ticket->hard_end_us != NEVER &&
         ticket->hard_end_us <= core->now_us + 2 * drift_margin_us(lease_us)) {
         count(core->counters, COUNTER_lost_expired);
@@ -81,6 +82,7 @@ static bool
 hold_ask(struct core *core, struct ticket *ticket, struct request *request,
     uint64_t hard_end_us, bool sets_end)
 {
+    require(request->ticket == ticket && request->state == REQUEST_QUEUED);
     bool asked = ticket_send_renewal(core, ticket, hard_end_us,
         request_deadline_us(core, request), sets_end);
 
@@ -296,6 +298,7 @@ static bool
 hold_misfits(struct core *core, struct ticket *ticket, struct request *request,
     const char *why)
 {
+    require(why != NULL || ticket->fate == FATE_UNATTENDED);
     if (ticket->fate != FATE_UNATTENDED) {
         count(core->counters, COUNTER_refused_conflict);
         request_refuse(core, request, ERROR_CONFLICT, why);
@@ -312,6 +315,7 @@ hold_relock(struct core *core, struct ticket *ticket, struct request *request)
 {
     const char *why = hold_objection(ticket, request);
 
+    require(ticket->state == TICKET_HELD);
     if (ticket->detached_us > 0) /* Redis had lost the hold */
         hold_detach(core, ticket, request);
     else if (why != NULL)
@@ -390,6 +394,7 @@ fence_is_stale(
 static bool
 hold_unlock(struct core *core, struct ticket *ticket, struct request *request)
 {
+    require(request->command == COMMAND_UNLOCK);
     if (hold_is_unattended(core, ticket, request))
         return false;
     if (fence_is_stale(core, ticket, request))
@@ -440,6 +445,7 @@ hold_unlock_part(
         request_refuse(core, request, ERROR_CONFLICT, why);
         return false;
     }
+    require(permits <= ticket->ask.permits && ticket->holds == 1);
     if (permits == ticket->ask.permits)
         return hold_unlock(core, ticket, request);
     ticket->ask.permits -= permits;

@@ -115,6 +115,7 @@ ticket_first_lock(const struct ticket *ticket)
 bool
 wait_closes(struct core *core, struct ticket *ticket)
 {
+    require(ticket->state == TICKET_WAITING && ticket->session != NULL);
     if (!session_closes(ticket->session))
         return false;
     if (ticket->fate == FATE_UNATTENDED && !session_keeps(ticket->session)) {
@@ -142,6 +143,7 @@ asking_closes(struct core *core, struct ticket *ticket)
     struct request *request = ticket_asking(ticket);
     struct op *op = slab_get(&core->ops, ticket->main_op);
 
+    require(ticket->state == TICKET_ASKING);
     if (!session_closes(ticket->session))
         return;
     if (request != NULL && request->command == COMMAND_LOCK &&
@@ -155,6 +157,7 @@ asking_closes(struct core *core, struct ticket *ticket)
 void
 wait_advance(struct core *core, struct ticket *ticket)
 {
+    require(ticket->state == TICKET_WAITING);
     if (list_empty(&ticket->requests))
         return;
     if (wait_is_passed(core, ticket)) {
@@ -184,6 +187,7 @@ void
 request_end(struct core *core, struct request *request, enum error_code code,
     const char *why)
 {
+    require(request->state != REQUEST_ENDED && code < ERROR_COUNT);
     if (request->ticket->state != TICKET_ASKING || code == ERROR_DRAINING) {
         request_refuse(core, request, code, why);
         return;
