@@ -30,9 +30,22 @@ enum op_status {
     OP_REFUSED,   /* the record is not ours, too new, or the script failed */
 };
 
+/* Modes of a ticket, as the record has them. */
+enum mode {
+    MODE_EXCLUSIVE = 0,
+    MODE_SHARED = 1,
+};
+
+/* Whether holds of both modes go together. */
+static inline bool
+modes_join(enum mode a, enum mode b)
+{
+    return a == MODE_SHARED && b == MODE_SHARED;
+}
+
 /* The options of a LOCK. */
 struct ask {
-    bool shared;
+    enum mode mode;
     uint32_t permits;
     uint32_t permits_max; /* of a semaphore; 0: it is none */
     uint32_t delay_ms;    /* lock-delay */

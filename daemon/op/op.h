@@ -52,7 +52,7 @@ struct op_grant {
 /* A ticket as OP_INSPECT shows it. */
 struct op_ticket {
     bool granted;
-    bool shared;
+    enum mode mode;
     bool detached;
     bool broken;
     bool late;   /* its broker should have renewed it by now */
@@ -119,7 +119,7 @@ struct op_result {
     uint32_t hold_ms;  /* of a hold: until the end of its lease=; 0: none */
     uint32_t holders;  /* OP_INSPECT */
     uint32_t waiters;
-    bool shared;         /* OP_INSPECT: those that hold it share it */
+    enum mode mode;      /* OP_INSPECT: of the holders together */
     uint32_t limit;      /* OP_INSPECT: permits of a semaphore, 0: none */
     uint32_t used;       /* OP_INSPECT, OP_RESIZE: of them */
     uint64_t delay_ms;   /* OP_BUSY, OP_INSPECT: what is left of a lock-delay */

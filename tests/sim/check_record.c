@@ -22,7 +22,6 @@ enum {
 };
 
 enum {
-    MODE_SHARED = 1,
     MODE_DETACHED = 2
 };
 

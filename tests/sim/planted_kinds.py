@@ -28,8 +28,9 @@ PLANTED = {
         "t.ends = min(t.ends, now + r.longest)",
         "who goes on as a reader keeps readers out"),
     "upgrade-granted": (
-        "hold_objection", "    if (held->shared && !asked->shared)\n",
-        "    if (held->shared && !asked->shared && asked->permits == 0)\n",
+        "hold_objection", "    if (held->mode == MODE_SHARED && "
+        "asked->mode == MODE_EXCLUSIVE)\n",
+        "    if (asked->permits == 0)\n",
         "a reader is told that it writes from now on"),
     "one-permit-more": ("compatible", "return r.used + t.permits <= r.limit",
                         "return r.used + t.permits <= r.limit + 1",

@@ -83,7 +83,7 @@ add_ticket(
 
     rig_must(record->count < STUB_TICKETS);
     *ticket = (struct op_ticket){.granted = granted,
-        .shared = op->ask.shared,
+        .mode = op->ask.mode,
         .permits = op->ask.permits,
         .generation = op->generation,
         .request = op->request,

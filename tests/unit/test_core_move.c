@@ -97,7 +97,7 @@ finish_shared(struct rig *rig, uint64_t fence)
         (struct op_result){.status = OP_OK,
             .fence = fence,
             .ttl_ms = RIG_LEASE_MS,
-            .ask = {.shared = true, .permits = 1}});
+            .ask = {.mode = MODE_SHARED, .permits = 1}});
 }
 
 /* The answer: it waits there, at the place that another broker gave it. */
@@ -108,7 +108,8 @@ finish_waiting(struct rig *rig, struct op *op, bool shared)
         (struct op_result){.status = OP_WAITING,
             .arrival = 9,
             .again_ms = 36000000,
-            .ask = {.shared = shared, .permits = 1}});
+            .ask = {
+                .mode = shared ? MODE_SHARED : MODE_EXCLUSIVE, .permits = 1}});
 }
 
 /* The hold outlives the connection by keep=, and no longer. */
@@ -287,7 +288,7 @@ RIG_TEST(held_as_another_kind, rig_new())
     rig_say(rig, t, "1 LOCK a");
     finish_shared(rig, 5);
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
-    ck_assert(!rig_op(rig, OP_ACQUIRE)->ask.shared);
+    ck_assert(rig_op(rig, OP_ACQUIRE)->ask.mode == MODE_EXCLUSIVE);
     rig_granted(rig, rig_op(rig, OP_ACQUIRE), 6);
     rig_expect(rig, t, "1 OK fence=6 ttl_ms=~ count=1");
 }
@@ -894,7 +895,7 @@ RIG_TEST(wait_put_again_otherwise, rig_new())
     rig_status(rig, rig_op(rig, OP_RENEW), OP_WAITING);
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     struct op *op = rig_op(rig, OP_ACQUIRE);
-    ck_assert(op->ask.shared);
+    ck_assert(op->ask.mode == MODE_SHARED);
     rig_granted(rig, op, 7);
     rig_expect(rig, t, "1 OK fence=7 ttl_ms=~ count=1");
 }

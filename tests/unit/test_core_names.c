@@ -265,7 +265,7 @@ SESSION_TEST(not_shared_meanwhile)
     rig_expect(rig, s, "3 OK");
     released_on(rig, "a");
     released_on(rig, "b");
-    ck_assert(op_on(rig, OP_ACQUIRE, "a")->ask.shared);
+    ck_assert(op_on(rig, OP_ACQUIRE, "a")->ask.mode == MODE_SHARED);
 }
 
 /* Of a session that is kept the parts stand, for the LOCK that comes again. */

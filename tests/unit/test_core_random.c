@@ -170,7 +170,7 @@ fill_tickets(struct op_ticket *tickets, struct op_result *result)
     for (unsigned i = 0; i < result->ticket_count; i++) {
         const struct known *known = pick_known();
         tickets[i] = (struct op_ticket){.granted = i < result->holders,
-            .shared = one_in(2),
+            .mode = one_in(2) ? MODE_SHARED : MODE_EXCLUSIVE,
             .broken = one_in(8),
             .late = one_in(8),
             .generation = 1 + pick(3),
@@ -251,7 +251,8 @@ answer(struct op *op)
         .holder_client = TEXT("shop"),
         .holder_note = TEXT(""),
         .note = TEXT(""),
-        .ask = {.shared = one_in(3), .permits = 1}};
+        .ask = {
+            .mode = one_in(3) ? MODE_SHARED : MODE_EXCLUSIVE, .permits = 1}};
 
     if (op->kind == OP_AUDIT)
         fill_audit(op->audit);

@@ -196,7 +196,7 @@ SESSION_TEST(put_again)
     ck_assert_uint_eq(op->lease_ms, RIG_LEASE_MS);
     ck_assert(op->hard_end_us == WHEEL_NEVER);
     ck_assert_uint_eq(op->deadline_us, rig->now_us + REDIS_TIMEOUT_US);
-    ck_assert(!op->ask.shared && op->ask.delay_ms == 700);
+    ck_assert(op->ask.mode == MODE_EXCLUSIVE && op->ask.delay_ms == 700);
     ck_assert(op->ask.permits == 2 && op->ask.permits_max == 5);
     ck_assert(text_equal(op->words[0], TEXT("w")));
     ck_assert(text_equal(op->words[1], TEXT("stock")));
@@ -452,11 +452,11 @@ SESSION_TEST(shared_meanwhile)
     struct op *op = losing(rig, s);
     rig_say(rig, s, "2 LOCK a mode=shared");
     rig_silent(rig, s);
-    ck_assert(!sole_op(rig, OP_RECLAIM)->ask.shared);
+    ck_assert(sole_op(rig, OP_RECLAIM)->ask.mode == MODE_EXCLUSIVE);
     if (gone) {
         rig_status(rig, op, OP_GONE);
         rig_expect(rig, s, "* LOST a fence=5 reason=gone");
-        ck_assert(sole_op(rig, OP_ACQUIRE)->ask.shared);
+        ck_assert(sole_op(rig, OP_ACQUIRE)->ask.mode == MODE_SHARED);
         rig_granted(rig, sole_op(rig, OP_ACQUIRE), 6);
         rig_expect(rig, s, "2 OK fence=6 ttl_ms=~ count=1");
     } else {
@@ -473,7 +473,7 @@ SESSION_TEST(sharing_finds_it_lost)
     rig_lock(rig, s, "1 LOCK a", 5);
     rig_say(rig, s, "2 LOCK a mode=shared");
     rig_status(rig, sole_op(rig, OP_RENEW), OP_MISSING);
-    ck_assert(sole_op(rig, OP_RECLAIM)->ask.shared);
+    ck_assert(sole_op(rig, OP_RECLAIM)->ask.mode == MODE_SHARED);
     finish_put_again(rig);
     rig_expect(rig, s, "2 OK fence=5 ttl_ms=~ count=2");
     rig_no_op(rig);
@@ -904,7 +904,7 @@ SESSION_TEST(place_put_again)
     ck_assert_uint_eq(op->place, 3);
     ck_assert_uint_eq(op->fence, 0);
     ck_assert_uint_eq(op->request, request);
-    ck_assert(op->ask.shared && op->ask.permits == 1);
+    ck_assert(op->ask.mode == MODE_SHARED && op->ask.permits == 1);
     ck_assert(op->hard_end_us == WHEEL_NEVER);
     ck_assert_uint_eq(op->deadline_us, rig->now_us + REDIS_TIMEOUT_US);
     ck_assert(text_equal(op->words[0], TEXT("w")));

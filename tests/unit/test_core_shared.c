@@ -15,21 +15,21 @@ SESSION_TEST(kinds)
 {
     rig_say(rig, s, "1 LOCK a");
     const struct ask *ask = &rig_op(rig, OP_ACQUIRE)->ask;
-    ck_assert(!ask->shared);
+    ck_assert(ask->mode == MODE_EXCLUSIVE);
     ck_assert_uint_eq(ask->permits, 1);
     ck_assert_uint_eq(ask->permits_max, 0);
     ck_assert_uint_eq(ask->delay_ms, 0);
     rig_granted(rig, rig_op(rig, OP_ACQUIRE), 5);
     rig_say(rig, s, "2 LOCK b mode=shared delay=2s");
     ask = &rig_op(rig, OP_ACQUIRE)->ask;
-    ck_assert(ask->shared);
+    ck_assert(ask->mode == MODE_SHARED);
     ck_assert_uint_eq(ask->permits, 1);
     ck_assert_uint_eq(ask->delay_ms, 2000);
     rig_granted(rig, rig_op(rig, OP_ACQUIRE), 6);
     rig_say(rig, s, "3 LOCK c limit=3 permits=2 mode=EXCLUSIVE");
     rig_say(rig, s, "4 LOCK c limit=3 permits=2");
     ask = &rig_op(rig, OP_ACQUIRE)->ask;
-    ck_assert(!ask->shared);
+    ck_assert(ask->mode == MODE_EXCLUSIVE);
     ck_assert_uint_eq(ask->permits, 2);
     ck_assert_uint_eq(ask->permits_max, 3);
     rig_granted(rig, rig_op(rig, OP_ACQUIRE), 7);
@@ -187,7 +187,7 @@ SESSION_TEST(downgrade_of_what_is_lost)
     rig_expect(rig, s, "* LOST a fence=5 reason=gone");
     rig_silent(rig, s);
     const struct op *op = rig_op(rig, OP_ACQUIRE);
-    ck_assert(op->ask.shared);
+    ck_assert(op->ask.mode == MODE_SHARED);
     ck_assert(op->moves); /* a later connection may have it elsewhere */
     rig_granted(rig, rig_op(rig, OP_ACQUIRE), 6);
     rig_expect(rig, s, "2 OK fence=6 ttl_ms=~ count=1");

@@ -481,7 +481,7 @@ SRIG_TEST(taken_over, srig_single())
     srig_status(rig, op, table[_i].status);
     if (table[_i].status == OP_OK) {
         ck_assert(text_equal(op->result.note, text_from(table[_i].note)));
-        ck_assert(op->result.ask.shared);
+        ck_assert(op->result.ask.mode == MODE_SHARED);
         ck_assert_uint_eq(op->result.ask.permits, 2);
         ck_assert_uint_eq(op->result.ask.permits_max, 5);
         ck_assert_uint_eq(op->result.ask.delay_ms, 600);

@@ -1647,7 +1647,7 @@ full_op(struct srig *rig, enum op_kind kind)
         op->owner_hash[i] = (uint8_t)(0x30 + i);
     op->request = 0x1112131415161718;
     op->moves = true;
-    op->ask = (struct ask){.shared = true,
+    op->ask = (struct ask){.mode = MODE_SHARED,
         .permits = 3,
         .permits_max = 9,
         .delay_ms = 2500,

@@ -181,12 +181,19 @@ reply_ignored(struct reply *reply, unsigned ignored)
 }
 
 void
+reply_mode(struct reply *reply, enum mode mode)
+{
+    if (mode == MODE_SHARED)
+        reply_pair(reply, "mode", TEXT("shared"));
+}
+
+void
 listing_kind(struct reply *reply, const struct ask *ask)
 {
     if (ask->permits_max > 0) {
         reply_pair_number(reply, "limit", ask->permits_max);
         reply_pair_number(reply, "permits", ask->permits);
-    } else if (ask->shared) {
-        reply_pair(reply, "mode", TEXT("shared"));
+    } else {
+        reply_mode(reply, ask->mode);
     }
 }

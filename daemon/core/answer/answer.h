@@ -65,6 +65,9 @@ unsigned hold_ignores(const struct ticket *ticket,
 /* Adds ignored=WORD,WORD, if there is any. */
 void reply_ignored(struct reply *reply, unsigned ignored);
 
+/* Adds the mode of a hold or a wait. Nothing is said of an exclusive one. */
+void reply_mode(struct reply *reply, enum mode mode);
+
 /* Adds the kind of a hold: shared, or its permits. Nothing is said of an
  * exclusive hold. */
 void listing_kind(struct reply *reply, const struct ask *ask);

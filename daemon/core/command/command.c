@@ -143,7 +143,8 @@ lock_ask(
     uint64_t permits = request_value(line, REQUEST_KEY_PERMITS, 1);
     bool semaphore = request_has(line, REQUEST_KEY_LIMIT);
 
-    ask->shared = text_equal(mode, TEXT("shared"));
+    if (text_equal(mode, TEXT("shared")))
+        ask->mode = MODE_SHARED;
     ask->permits = (uint32_t)permits;
     ask->permits_max = (uint32_t)limit;
     ask->delay_ms = (uint32_t)request_value(line, REQUEST_KEY_DELAY, 0);
@@ -151,7 +152,8 @@ lock_ask(
         request_value(line, REQUEST_KEY_LEASE, 0);
     if (line_is_detached(line) && line->name_count > 1)
         return "detached=1 takes one name";
-    if (mode.len > 0 && !ask->shared && !text_equal(mode, TEXT("exclusive")))
+    if (mode.len > 0 && ask->mode == MODE_EXCLUSIVE &&
+        !text_equal(mode, TEXT("exclusive")))
         return "mode= must be exclusive or shared";
     if (semaphore && mode.len > 0)
         return "a semaphore (limit=) has no mode=";

@@ -314,7 +314,7 @@ in_the_way(const struct reading *reading, uint32_t own, uint32_t other)
         return false;
     if (result->limit > 0)
         return before->granted && result->holders == 1;
-    return !(result->tickets[own].shared && before->shared);
+    return !modes_join(result->tickets[own].mode, before->mode);
 }
 
 /* The place of the wait among the tickets, the last of its owner; ticket_count:
@@ -484,7 +484,7 @@ probe_search(struct core *core, struct probe *probe,
     }
     if (probe->count < PROBE_NODES)
         probe_ask(core, probe, result, places, place_count,
-            result->tickets[own].shared, lock);
+            result->tickets[own].mode != MODE_EXCLUSIVE, lock);
     slab_free(&core->probes, probe);
 }
 

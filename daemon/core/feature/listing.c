@@ -46,8 +46,7 @@ show_ticket(struct core *core, const struct request *request,
     reply_pair(&reply, "broker", text_from(ticket->broker));
     if (ticket->permits > 1)
         reply_pair_number(&reply, "permits", ticket->permits);
-    if (ticket->shared)
-        reply_pair(&reply, "mode", TEXT("shared"));
+    reply_mode(&reply, ticket->mode);
     if (ticket->broken)
         reply_pair_number(&reply, "broken", 1);
     if (ticket->detached)
@@ -70,7 +69,7 @@ show_mode(const struct op_result *result)
 {
     if (result->limit > 0)
         return TEXT("semaphore");
-    return result->shared ? TEXT("shared") : TEXT("exclusive");
+    return result->mode == MODE_SHARED ? TEXT("shared") : TEXT("exclusive");
 }
 
 void

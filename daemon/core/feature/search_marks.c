@@ -70,14 +70,15 @@ search_covers(const struct core *core, uint64_t search,
                mark_stands(core, mark_hash(search, MARK_WAIT, wait), 0);
     if (mark_stands(core, mark_hash(search, MARK_EXCLUSIVE, lock), arrival))
         return true;
-    return ticket->ask.shared &&
+    return ticket->ask.mode == MODE_SHARED &&
            mark_stands(core, mark_hash(search, MARK_SHARED, lock), arrival);
 }
 
 void
 search_visits(struct core *core, uint64_t search, const struct ticket *ticket)
 {
-    enum mark kind = ticket->ask.shared ? MARK_SHARED : MARK_EXCLUSIVE;
+    enum mark kind =
+        ticket->ask.mode == MODE_SHARED ? MARK_SHARED : MARK_EXCLUSIVE;
     struct handle lock = slab_handle(&core->locks, ticket->lock);
     struct handle wait = slab_handle(&core->tickets, ticket);
 

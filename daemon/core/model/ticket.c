@@ -334,7 +334,8 @@ ticket_check(const struct ticket *ticket)
     if (ticket->ending != ENDING_CLEAN)
         require(state == TICKET_LEAVING || state == TICKET_IDLE);
     if (ticket->downgrade != DOWNGRADE_NONE)
-        require(held && (ticket->ask.shared || ticket->ask.permits_max > 0));
+        require(held && (ticket->ask.mode == MODE_SHARED ||
+                            ticket->ask.permits_max > 0));
     if (ticket->jeopardy)
         require(held && ticket->jeopardy_us == NEVER);
     if (ticket->reborn || ticket->note_due)

@@ -32,7 +32,7 @@ reply_holder(
     reply_pair_number(reply, "age_ms", age_ms);
     /* Of several holders nobody knows which one ends first. */
     if (typical_ms > 0 && result->ahead > 0 && ask->permits_max == 0 &&
-        !ask->shared)
+        ask->mode == MODE_EXCLUSIVE)
         reply_pair_number(reply, "estimate_ms",
             typical_ms * (result->ahead - 1) +
                 (typical_ms > age_ms ? typical_ms - age_ms : 0));

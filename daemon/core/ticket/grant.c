@@ -140,8 +140,8 @@ ticket_rival(const struct ticket *ticket)
     LIST_EACH (link, &ticket->lock->holders) {
         struct ticket *holder = container_of(link, struct ticket, holder_link);
         permits += holder->ask.permits;
-        if (ticket->ask.permits_max == 0 && ticket->ask.shared &&
-            holder->ask.shared)
+        if (ticket->ask.permits_max == 0 &&
+            modes_join(ticket->ask.mode, holder->ask.mode))
             continue;
         if (rival == NULL || hold_yields(holder, rival))
             rival = holder;

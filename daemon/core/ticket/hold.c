@@ -284,7 +284,7 @@ hold_objection(const struct ticket *ticket, const struct request *request)
         return "limit= is another one than that of the lock";
     if (held->permits != asked->permits)
         return "permits= are other ones than those of the hold";
-    if (held->shared && !asked->shared)
+    if (held->mode == MODE_SHARED && asked->mode == MODE_EXCLUSIVE)
         return "a shared hold cannot become exclusive: give it back first";
     return NULL;
 }
@@ -350,18 +350,18 @@ hold_lock(struct core *core, struct ticket *ticket, struct request *request)
     if ((why != NULL && !moves && !resized) ||
         (ticket->reborn && ticket->fate == FATE_UNATTENDED))
         return hold_misfits(core, ticket, request, why);
-    bool shares = why == NULL && request->ask.shared &&
-                  (!ticket->ask.shared || ticket->downgrade == DOWNGRADE_ASKED);
+    bool shares = why == NULL && request->ask.mode == MODE_SHARED &&
+                  (ticket->ask.mode != MODE_SHARED ||
+                      ticket->downgrade == DOWNGRADE_ASKED);
     if (why == NULL && !shares && !moves) {
         hold_reenter(core, ticket, request);
         return false;
     }
     if (ticket_reclaims(core, ticket))
         return true;
-    if (why == NULL) {
-        ticket->ask.shared = request->ask.shared;
-        if (shares)
-            ticket->downgrade = DOWNGRADE_ASKED;
+    if (shares) {
+        ticket->ask.mode = MODE_SHARED;
+        ticket->downgrade = DOWNGRADE_ASKED;
     }
     ticket->generation = request->session->generation;
     ticket->moving = moves;
@@ -519,7 +519,8 @@ hold_claim(struct core *core, struct ticket *ticket, struct request *request)
         return true;
     bool ours = ticket->generation == request->session->generation;
     /* An earlier connection may have been granted a later hold beside it. */
-    bool beside = ticket->ask.shared || ticket->ask.permits_max > 0;
+    bool beside =
+        ticket->ask.mode != MODE_EXCLUSIVE || ticket->ask.permits_max > 0;
     if (!ours && (request->fence > ticket->fence ||
                      (beside && request->fence != ticket->fence))) {
         /* Redis is asked whether another broker had that one. */

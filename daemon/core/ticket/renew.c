@@ -108,8 +108,8 @@ hold_renewed(struct core *core, struct ticket *ticket, const struct op *op)
     if (op->moves) {
         hold_was_foreign(core, ticket, result);
         ticket->moving = false;
-        if (result->ask.shared) /* another broker may have made it so */
-            ticket->ask.shared = true;
+        if (result->ask.mode == MODE_SHARED) /* by another broker */
+            ticket->ask.mode = MODE_SHARED;
         if (!ticket->note_due) /* or have changed its note */
             ticket_set_note(ticket, result->note);
         uint32_t left = result->ask.permits; /* or given some back */

@@ -324,7 +324,7 @@ queue_show(const struct store *store, struct text name, struct op_ticket *out)
                               ? store->realtime_us - bid->since_us
                               : 0;
         *ticket = (struct op_ticket){
-            .shared = bid->ask.shared,
+            .mode = bid->ask.mode,
             .permits = bid->ask.permits,
             .generation = bid->generation,
             .since_us = bid->since_us,

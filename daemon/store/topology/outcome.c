@@ -153,7 +153,8 @@ bid_wins(struct store *store, struct bid *bid, uint64_t fence)
     bid->not_before_us = 0;
     bid->fence = fence;
     bid->idle = false;
-    queue_leave(store, bid, bid->ask.shared); /* the next may share it */
+    queue_leave(
+        store, bid, bid->ask.mode == MODE_SHARED); /* the next may share it */
 }
 
 /* Too few nodes are settled. Nodes that were away may be enough when they are

@@ -274,7 +274,7 @@ take_renewal(struct store *store, struct bid *bid, struct op *op)
     question.arrival = 0;
     question.place = 0;
     if (op->shares) /* from the sending on, whatever becomes of the answers */
-        bid->ask.shared = true;
+        bid->ask.mode = MODE_SHARED;
     if (op->detaches)
         bid->detached_us = op->hard_end_us;
     if (!op->moves) { /* the try's request id tells it from all others */

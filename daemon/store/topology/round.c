@@ -471,7 +471,7 @@ static bool
 same_ticket(const struct op_ticket *a, const struct op_ticket *b)
 {
     return a->request == b->request && a->generation == b->generation &&
-           a->shared == b->shared && strcmp(a->broker, b->broker) == 0 &&
+           a->mode == b->mode && strcmp(a->broker, b->broker) == 0 &&
            memcmp(a->session, b->session, sizeof(a->session)) == 0 &&
            memcmp(a->owner_hash, b->owner_hash, sizeof(a->owner_hash)) == 0;
 }
@@ -590,7 +590,8 @@ inspect_decide(struct store *store, struct round *round)
         shown->client.at = view->words[1];
         shown->note.at = view->words[2];
         shown->fence = fence;
-        result.shared = result.shared || shown->shared;
+        if (shown->mode == MODE_SHARED)
+            result.mode = MODE_SHARED;
         if (shown->fence > result.fence)
             result.fence = shown->fence;
     }

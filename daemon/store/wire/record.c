@@ -48,7 +48,6 @@
 #define TICKET_GRANTED 2u
 #define TICKET_CLAIMED 4u
 #define TICKET_BROKEN  16u
-#define MODE_SHARED    1u
 #define MODE_DETACHED  2u
 
 /* Little-endian numbers and doubles, as struct.pack('<...') has them, in the
@@ -236,7 +235,7 @@ put_acquire(char *at, const struct op *op, uint64_t now_us, uint64_t latest_ms)
             (stood ? ACQUIRE_STOOD : 0) |
             (op->retry && op->overdue ? ACQUIRE_OVERDUE : 0) |
             (op->tells_wait ? ACQUIRE_WAITS : 0));
-    PUT_UINT(at, ACQUIRE, MODE, op->ask.shared ? MODE_SHARED : 0);
+    PUT_UINT(at, ACQUIRE, MODE, op->ask.mode);
     PUT_UINT(at, ACQUIRE, WORDS_BYTES, words_bytes(op));
     PUT_UINT(at, ACQUIRE, PERMITS, op->ask.permits);
     PUT_UINT(at, ACQUIRE, LIMIT, op->ask.permits_max);
@@ -460,6 +459,15 @@ read_words(const char *at, size_t len, struct text *const words[3])
     return true;
 }
 
+/* A damaged record may have any byte: all others are exclusive. */
+static enum mode
+mode_of(uint64_t byte)
+{
+    enum mode mode = (enum mode)(byte & ~(uint64_t)MODE_DETACHED);
+
+    return mode == MODE_SHARED ? mode : MODE_EXCLUSIVE;
+}
+
 /* The kind of a ticket that was taken over. */
 static bool
 read_kind(const char *at, size_t len, struct op_result *result)
@@ -470,7 +478,7 @@ read_kind(const char *at, size_t len, struct op_result *result)
 
     if (len < BYTES_KIND)
         return false;
-    result->ask.shared = UINT(at, KIND, MODE) == MODE_SHARED;
+    result->ask.mode = mode_of(UINT(at, KIND, MODE));
     result->ask.permits = (uint32_t)UINT(at, KIND, PERMITS);
     result->ask.permits_max = (uint32_t)UINT(at, KIND, LIMIT);
     result->ask.delay_ms = (uint32_t)UINT(at, KIND, DELAY);
@@ -603,7 +611,7 @@ read_ticket(
 
     ticket->granted = (UINT(at, TICKET, FLAGS) & TICKET_GRANTED) != 0;
     ticket->broken = (UINT(at, TICKET, FLAGS) & TICKET_BROKEN) != 0;
-    ticket->shared = (UINT(at, TICKET, MODE) & MODE_SHARED) != 0;
+    ticket->mode = mode_of(UINT(at, TICKET, MODE));
     ticket->detached = (UINT(at, TICKET, MODE) & MODE_DETACHED) != 0;
     ticket->late = is_late(at, time_ms);
     ticket->permits = (uint32_t)UINT(at, TICKET, PERMITS);
@@ -649,7 +657,8 @@ record_read_tickets(struct record_reader *reader, struct op *op,
     size_t width = UINT(head, HEAD, WIDTH);
     uint32_t live = (uint32_t)UINT(head, HEAD, LIVE);
     uint32_t granted = (uint32_t)UINT(head, HEAD, GRANTED);
-    result->shared = (UINT(head, HEAD, FLAGS) & HEAD_SHARED) != 0;
+    if ((UINT(head, HEAD, FLAGS) & HEAD_SHARED) != 0)
+        result->mode = MODE_SHARED;
     result->limit = (uint32_t)UINT(head, HEAD, LIMIT);
     result->used = (uint32_t)UINT(head, HEAD, USED);
     result->typical_ms = (uint32_t)UINT(head, HEAD, TYPICAL);
