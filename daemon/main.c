@@ -150,6 +150,7 @@ core_settings(const struct config *config, const struct users *users,
     core->line_max = config->limit_line;
     core->name_max = config->limit_name;
     core->sessions_max = config->limit_connections;
+    core->output_max = config->limit_output;
     core->outstanding_max = config->limit_outstanding;
     core->holds_max = config->limit_holds;
     core->address_connections_max = config->limit_address_connections;
@@ -353,7 +354,6 @@ loop_settings(const struct daemon *daemon, struct loop_settings *settings)
     settings->keepalive_count = config->keepalive_count;
     settings->tcp_user_timeout_ms = (uint32_t)config->tcp_user_timeout_ms;
     settings->busy_poll_us = config->busy_poll_us;
-    settings->output_max = config->limit_output;
     settings->memory_max = config->limit_memory;
 }
 

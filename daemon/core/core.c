@@ -118,6 +118,7 @@ core_configure(struct core *core, const struct core_settings *settings)
     own->command_timeout_us = settings->command_timeout_us;
     own->stop_grace_us = settings->stop_grace_us;
     auth_set_timeout(core, settings->auth_us);
+    own->output_max = settings->output_max;
     own->outstanding_max = settings->outstanding_max;
     own->holds_max = settings->holds_max;
     own->address_connections_max = settings->address_connections_max;

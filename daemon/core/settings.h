@@ -38,6 +38,7 @@ struct core_settings {
     uint32_t line_max;
     uint32_t name_max;
     uint32_t sessions_max;
+    uint64_t output_max;              /* unread bytes a session */
     uint32_t outstanding_max;         /* requests a session */
     uint32_t holds_max;               /* tickets a session */
     uint32_t tickets_max;             /* of the broker */

@@ -710,7 +710,7 @@ client_write_turn(struct loop *loop, struct client *client)
             client_note(client, FATE_DRAINED);
     } else if (client->state == CLIENT_HURRIED) {
         client_note(client, FATE_BROKEN);
-    } else if (client->out_len > loop->settings.output_max) {
+    } else if (client->out_len > loop->settings.core.output_max) {
         client_note(client, FATE_OUTPUT);
     } else if (client_hoards(client)) {
         client_note(client, FATE_MEMORY);

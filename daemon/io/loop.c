@@ -408,7 +408,7 @@ loop_configure(struct loop *loop, const struct loop_settings *settings)
     own->tls = settings->tls;
     own->client_tls = settings->client_tls;
     own->busy_poll_us = settings->busy_poll_us;
-    own->output_max = settings->output_max;
+    own->core.output_max = settings->core.output_max;
     own->memory_max = settings->memory_max;
     own->keepalive_idle_s = settings->keepalive_idle_s;
     own->keepalive_interval_s = settings->keepalive_interval_s;

@@ -58,7 +58,6 @@ struct loop_settings {
     uint32_t keepalive_count;
     uint32_t tcp_user_timeout_ms;
     uint32_t busy_poll_us; /* 0: always sleep */
-    uint64_t output_max;   /* unread bytes a client */
     uint64_t memory_max;   /* unread and unparsed bytes of all */
 };
 

@@ -609,6 +609,7 @@ broker_settings(struct broker *broker, struct core_settings *core,
     core->line_max = plan->line;
     core->name_max = plan->name;
     core->sessions_max = SESSIONS_MAX;
+    core->output_max = plan->output;
     core->outstanding_max = plan->outstanding;
     core->holds_max = plan->holds;
     core->tickets_max = plan->tickets;

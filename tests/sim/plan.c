@@ -320,6 +320,7 @@ config_usual(struct plan *plan)
     plan->name = 255;
     plan->outstanding = 64;
     plan->holds = 64;
+    plan->output = 1048576;
     plan->tickets = 4096;
     plan->requests = 4096;
     plan->waiters =

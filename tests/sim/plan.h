@@ -83,7 +83,8 @@ extern const char *const fault_texts[FAULT_COUNT];
     X(warn_ms, "audit.warn_after ms", 0, UINT32_MAX)             \
     X(wait_ms, "audit.wait_after ms", 0, UINT32_MAX)             \
     X(break_ms, "audit.break_after ms", 0, UINT32_MAX)           \
-    X(slow_ms, "slow.threshold ms", 0, 3600000)
+    X(slow_ms, "slow.threshold ms", 0, 3600000)                  \
+    X(output, "limits.output", 16384, 1073741824)
 
 #define X(name, key, low, high) CONFIG_##name,
 

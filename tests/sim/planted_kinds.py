@@ -215,9 +215,9 @@ PLANTED = {
          "members->history != told->history ||\n",
          "    if (members->history != told->history ||\n"),
         ("members_page",
-         "    if (!was.known || was.count != told->count || "
+         "    if (was.count != told->count || "
          "was.sum != told->sum ||\n        was.history",
-         "    if (!was.known ||\n        was.history")),
+         "    if (was.history")),
     "watch-behind": (
         "watch_inspected",
         "    news_take(core, &lock->news, &op->result);\n",

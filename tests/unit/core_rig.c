@@ -35,6 +35,7 @@ rig_create(void)
         .line_max = 4096,
         .name_max = 255,
         .sessions_max = RIG_SESSIONS,
+        .output_max = RIG_LINES,
         .outstanding_max = 64,
         .holds_max = 64,
         .tickets_max = 256,

@@ -14,8 +14,8 @@ Suite *core_members_suite(void);
 
 #define KEY     "holdfast:{a}"
 #define HISTORY 5
-#define UNREAD  512 /* MEMBERS_UNREAD */
-#define PAGED   256 /* MEMBERS_PAGED */
+#define UNREAD  (RIG_LINES / 2) /* bytes: MEMBERS_UNREAD */
+#define PAGED   (RIG_LINES / 4) /* bytes: MEMBERS_PAGED */
 
 /* The n-th member: its arrival is n, its fence 10 n. */
 static struct op_ticket
@@ -58,22 +58,44 @@ page(struct rig *rig, uint64_t from, uint64_t to, uint32_t count)
         (struct op_members){.kind = to < count ? MEMBERS_PAGE : MEMBERS_LAST,
             .count = count,
             .sum = 5 * count * (count + 1),
-            .fence = 10,
+            .fence = 10 * count,
             .after = from - 1,
             .tickets = tickets,
             .ticket_count = n});
 }
 
-/* The n-th member comes, changes or goes; so many are left. */
+/* The n-th member, which has that note, comes, changes or goes; so many are
+ * left. */
 static void
-change(struct rig *rig, enum members_kind kind, uint64_t n, uint32_t count)
+change_noted(struct rig *rig, enum members_kind kind, uint64_t n,
+    uint32_t count, struct text note)
 {
     struct op_ticket ticket = member(n);
 
+    ticket.note = note;
     told(rig, (struct op_members){.kind = kind,
                   .count = count,
+                  .fence = kind == MEMBERS_JOINED ? 10 * (n - 1) : 0,
                   .tickets = &ticket,
                   .ticket_count = 1});
+}
+
+static void
+change(struct rig *rig, enum members_kind kind, uint64_t n, uint32_t count)
+{
+    change_noted(rig, kind, n, count, TEXT("n"));
+}
+
+/* Changes of the first member, until the client has so many bytes to read. */
+static void
+changes(struct rig *rig, unsigned session, size_t bytes, struct text note)
+{
+    for (size_t unread = 0; unread < bytes;) {
+        change_noted(rig, MEMBERS_CHANGED, 1, 1, note);
+        const char *line = rig_line(rig, session);
+        ck_assert_ptr_nonnull(strstr(line, "* CHANGED a fence=10 session="));
+        unread += strlen(line) + 1;
+    }
 }
 
 static void
@@ -167,11 +189,15 @@ SESSION_TEST(lost)
 {
     struct core_event unheard = {.kind = CORE_UNHEARD};
     struct op_ticket ticket = member(2);
+    uint64_t again_us;
 
     watch_members(rig, s, 1);
     switch (_i) {
     case 0: /* nobody was told of the second one */
         change(rig, MEMBERS_JOINED, 3, 3);
+        again_us = core_next_us(rig->core);
+        change(rig, MEMBERS_JOINED, 4, 5); /* puts nothing off */
+        ck_assert_uint_eq(core_next_us(rig->core), again_us);
         break;
     case 1:
         told(rig, (struct op_members){.kind = MEMBERS_JOINED,
@@ -183,6 +209,15 @@ SESSION_TEST(lost)
     case 2:
         rig_step(rig, &unheard);
         change(rig, MEMBERS_JOINED, 2, 2);
+        break;
+    case 6: /* another history */
+        rig_pass(rig, RIG_LEASE_MS / 3);
+        asked(rig, WATCH_SHOWN_ALL);
+        told(rig, (struct op_members){.kind = MEMBERS_LAST,
+                      .count = 1,
+                      .sum = 10,
+                      .history = 6,
+                      .after = WATCH_SHOWN_ALL});
         break;
     case 3: /* as many, and others */
         rig_pass(rig, RIG_LEASE_MS / 3);
@@ -211,7 +246,7 @@ SESSION_TEST(lost)
     }
     rig_silent(rig, s);
     ck_assert_uint_eq(rig_count(rig, COUNTER_member_lists), 1);
-    if (_i != 3 && _i != 5)
+    if (_i < 3 || _i == 4)
         rig_pass(rig, 600);
     asked(rig, 0);
     page(rig, 1, 2, 2);
@@ -249,24 +284,24 @@ SESSION_TEST(nothing_lost)
     change(rig, MEMBERS_JOINED, 3, 2);
     rig_expect(rig, s, "* JOINED a fence=30 session=~ note=n");
     rig_expect(rig, t, "* JOINED a fence=30 session=~ note=n");
-    looks_the_same(rig, 2, 40);
+    change(rig, MEMBERS_JOINED, 4, 3);
+    rig_expect(rig, s, "* JOINED a fence=40 session=~ note=n");
+    rig_expect(rig, t, "* JOINED a fence=40 session=~ note=n");
+    looks_the_same(rig, 3, 80);
     rig_silent(rig, s);
     rig_silent(rig, t);
     ck_assert_uint_eq(rig_count(rig, COUNTER_member_lists), 0);
 }
 
-/* A client that does not read gets the list when it reads again. */
+/* A client that does not read gets the list when it reads again. The bound is
+ * of bytes, however long an event is. */
 SESSION_TEST(slow_reader)
 {
-    uint32_t lines = 0;
+    char note[255];
 
+    memset(note, 'n', sizeof(note));
     watch_members(rig, s, 1);
-    for (uint32_t i = 0; i < UNREAD; i++)
-        change(rig, MEMBERS_CHANGED, 1, 1);
-    while (lines < UNREAD) {
-        rig_expect(rig, s, "* CHANGED a fence=10 session=~ note=n");
-        lines++;
-    }
+    changes(rig, s, UNREAD, text_make(note, _i == 0 ? 1 : sizeof(note)));
     change(rig, MEMBERS_JOINED, 2, 2);
     change(rig, MEMBERS_LEFT, 2, 1);
     rig_silent(rig, s);
@@ -287,10 +322,7 @@ SESSION_TEST(unread_lists)
         .kind = MEMBERS_LAST, .key = TEXT("holdfast:{b}")};
 
     watch_members(rig, s, 1);
-    for (uint32_t i = 0; i < PAGED; i++) {
-        change(rig, MEMBERS_CHANGED, 1, 1);
-        rig_expect(rig, s, "* CHANGED a fence=10 session=~ note=n");
-    }
+    changes(rig, s, PAGED, TEXT("n"));
     rig_say(rig, s, "2 WATCH b members=1");
     asked(rig, 0);
     told(rig, empty);
@@ -302,6 +334,28 @@ SESSION_TEST(unread_lists)
     told(rig, empty);
     rig_expect(rig, s, "* MEMBERS b begin=1");
     rig_expect(rig, s, "* MEMBERS b members=0");
+}
+
+/* A client takes as much of a page as it has room for. */
+RIG_TEST(long_page, rig_create())
+{
+    rig->settings.output_max = 400;
+    rig_start(rig);
+    unsigned s = rig_open(rig);
+    rig_say(rig, s, "1 WATCH a members=1");
+    asked(rig, 0);
+    page(rig, 1, 4, 4);
+    rig_expect(rig, s, "1 OK");
+    rig_expect(rig, s, "* MEMBERS a begin=1");
+    rig_expect(rig, s, "* JOINED a fence=10 session=~ note=n");
+    rig_expect(rig, s, "* JOINED a fence=20 session=~ note=n");
+    rig_silent(rig, s);
+    rig_event(rig, s, CORE_MORE);
+    asked(rig, 2);
+    page(rig, 3, 4, 4);
+    rig_expect(rig, s, "* JOINED a fence=30 session=~ note=n");
+    rig_expect(rig, s, "* JOINED a fence=40 session=~ note=n");
+    rig_expect(rig, s, "* MEMBERS a members=4");
 }
 
 /* More clients watch the lock than one step has effects for. */
@@ -333,6 +387,28 @@ SESSION_TEST(no_room)
         rig_expect(rig, sessions[i], "* JOINED a fence=20 session=~ note=n");
         rig_expect(rig, sessions[i], "* MEMBERS a members=2");
     }
+}
+
+/* Nor has it room for a page. */
+SESSION_TEST(no_room_for_a_page)
+{
+    const uint32_t room = rig->effects.entry_capacity;
+    const struct op_members empty = {
+        .kind = MEMBERS_LAST, .key = TEXT(KEY), .history = HISTORY};
+
+    rig_say(rig, s, "1 WATCH a members=1");
+    asked(rig, 0);
+    rig->effects.entry_capacity = 0;
+    rig->core->effects = &rig->effects;
+    members_told(rig->core, &empty);
+    rig->core->effects = NULL;
+    rig->effects.entry_capacity = room;
+    rig_pass(rig, 1);
+    asked(rig, 0);
+    page(rig, 1, 0, 0);
+    rig_expect(rig, s, "1 OK");
+    rig_expect(rig, s, "* MEMBERS a begin=1");
+    rig_expect(rig, s, "* MEMBERS a members=0");
 }
 
 /* A page that does not come is asked for again, until the request is over. */
@@ -439,11 +515,13 @@ core_members_suite(void)
 
     tcase_add_test(tests, joined_and_left);
     tcase_add_test(tests, pages);
-    tcase_add_loop_test(tests, lost, 0, 6);
+    tcase_add_loop_test(tests, lost, 0, 7);
     tcase_add_test(tests, nothing_lost);
-    tcase_add_test(tests, slow_reader);
+    tcase_add_loop_test(tests, slow_reader, 0, 2);
     tcase_add_test(tests, unread_lists);
+    tcase_add_test(tests, long_page);
     tcase_add_test(tests, no_room);
+    tcase_add_test(tests, no_room_for_a_page);
     tcase_add_test(tests, page_lost);
     tcase_add_test(tests, asked_once);
     tcase_add_test(tests, refused);

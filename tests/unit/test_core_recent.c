@@ -122,16 +122,24 @@ RIG_TEST(unanswered, rig_slow())
     rig_pass(rig, 200);
     rig_status(rig, op, OP_UNKNOWN);
     rig_expect(rig, a, "2 ERR INDOUBT retry=1");
+    rig_say(rig, a, "3 RESIZE x limit=2");
+    rig_pass(rig, 100);
+    rig_status(rig, rig_op(rig, OP_RESIZE), OP_UNSENT);
+    rig_expect(rig, a, "3 ERR UNAVAILABLE retry=1");
     rig_ask(rig, a, "3 SLOW",
-        "3 ITEM kind=slow age_ms=0 name=x session=~ client=shop op=break "
+        "3 ITEM kind=slow age_ms=0 name=x session=~ client=shop op=resize "
+        "result=unsent "
+        "total_us=100000 queued_us=100000 redis_us=0 confirm_us=0 tries=0");
+    rig_expect(rig, a,
+        "3 ITEM kind=slow age_ms=100 name=x session=~ client=shop op=break "
         "result=unknown "
         "total_us=300000 queued_us=100000 redis_us=200000 confirm_us=0 "
         "tries=2");
     rig_expect(rig, a,
-        "3 ITEM kind=slow age_ms=300 name=x session=~ client=shop op=inspect "
+        "3 ITEM kind=slow age_ms=400 name=x session=~ client=shop op=inspect "
         "result=unsent "
         "total_us=300000 queued_us=300000 redis_us=0 confirm_us=0 tries=0");
-    rig_expect(rig, a, "3 OK n=2");
+    rig_expect(rig, a, "3 OK n=3");
 }
 
 /* Its session is gone when Redis answers. */

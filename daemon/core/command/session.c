@@ -158,7 +158,6 @@ session_drop_watches(struct core *core, struct session *session)
             container_of(session->watches.next, struct watch, session_link));
     require(session->watch_count == 0 && list_empty(&session->news));
     session->watch_waits = false;
-    session->member_lines = 0;
 }
 
 bool

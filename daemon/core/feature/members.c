@@ -32,13 +32,12 @@
 
 #include "daemon/base/assert.h"
 
-/* Changes that a client may not have read before its watch begins again. */
-#define MEMBERS_UNREAD 512
+/* Parts of limits.output. With so many unread bytes of a client, a change makes
+ * its watch begin again. Replies have the other half. */
+#define MEMBERS_UNREAD 2
 
-/* Events that a client may not have read before all of its watches wait with
- * further pages. These and a page are less than the default of
- * limits.output. */
-#define MEMBERS_PAGED 256
+/* With so many, the lists of all its watches wait. */
+#define MEMBERS_PAGED 4
 
 /* Lost messages of a lock are noticed once in this time. */
 #define MEMBERS_AGAIN_US 100000
@@ -64,6 +63,20 @@ members_rest(struct core *core, struct watch *watch)
     session_rests(core, watch->session);
 }
 
+/* Whether the client has that part of limits.output to read. */
+static bool
+members_fill(const struct core *core, const struct watch *watch, unsigned part)
+{
+    return watch->session->member_bytes >= core->settings.output_max / part;
+}
+
+static void
+members_end(struct core *core, struct watch *watch, struct reply *reply)
+{
+    answer_end(core, watch->session, reply);
+    watch->session->member_bytes += (uint32_t)(reply->at - reply->start);
+}
+
 static void
 members_tell(struct core *core, struct watch *watch, enum event_code event,
     const struct op_ticket *ticket)
@@ -82,8 +95,7 @@ members_tell(struct core *core, struct watch *watch, enum event_code event,
     reply_pair_if(&reply, "name", ticket->client);
     reply_pair_if(&reply, "owner", ticket->owner);
     reply_pair_if(&reply, "note", ticket->note);
-    answer_end(core, watch->session, &reply);
-    watch->session->member_lines++;
+    members_end(core, watch, &reply);
 }
 
 /* The list begins, or it is complete. */
@@ -95,27 +107,30 @@ members_mark(
 
     reply_word(&reply, lock_name(watch->lock));
     reply_pair_number(&reply, key, value);
-    answer_end(core, watch->session, &reply);
-    watch->session->member_lines++;
+    members_end(core, watch, &reply);
 }
 
 static void
 members_show(
     struct core *core, struct watch *watch, const struct op_members *told)
 {
+    uint32_t told_count = 0;
+
     watch_answer(core, watch);
-    if (watch->session->member_lines >= MEMBERS_PAGED) {
+    if (members_fill(core, watch, MEMBERS_PAGED)) {
         members_rest(core, watch);
         return;
     }
     if (watch->shown == 0)
         members_mark(core, watch, "begin", 1);
-    for (uint32_t i = 0; i < told->ticket_count; i++) {
-        members_tell(core, watch, EVENT_JOINED, &told->tickets[i]);
-        watch->shown = told->tickets[i].arrival;
+    for (; told_count < told->ticket_count; told_count++) {
+        if (members_fill(core, watch, MEMBERS_PAGED))
+            break;
+        members_tell(core, watch, EVENT_JOINED, &told->tickets[told_count]);
+        watch->shown = told->tickets[told_count].arrival;
     }
     watch->asks = false;
-    if (told->kind == MEMBERS_LAST) {
+    if (told->kind == MEMBERS_LAST && told_count == told->ticket_count) {
         members_mark(core, watch, "members", told->count);
         watch->shown = WATCH_SHOWN_ALL;
         session_rests(core, watch->session);
@@ -185,7 +200,7 @@ members_change(
         struct watch *watch = container_of(link, struct watch, lock_link);
         if (watch->kind != WATCH_MEMBERS || ticket->arrival > watch->shown)
             continue;
-        if (watch->session->member_lines >= MEMBERS_UNREAD ||
+        if (members_fill(core, watch, MEMBERS_UNREAD) ||
             !effects_spare(core->effects)) {
             members_again(core, watch);
             asks |= watch->asks;
@@ -210,7 +225,7 @@ members_page(
     lock->members.sum = told->sum;
     lock->members.history = told->history;
     lock->members.fence = us_max(was.fence, told->fence);
-    if (!was.known || was.count != told->count || was.sum != told->sum ||
+    if (was.count != told->count || was.sum != told->sum ||
         was.history != told->history || was.fence < told->fence)
         members_restart(core, lock);
     LIST_EACH (link, &lock->watches) {
@@ -235,7 +250,7 @@ members_told(struct core *core, const struct op_members *told)
         return;
     if (told->kind == MEMBERS_PAGE || told->kind == MEMBERS_LAST)
         members_page(core, lock, told);
-    else if (lock->members.known)
+    else
         members_change(core, lock, told);
 }
 

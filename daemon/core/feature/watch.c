@@ -152,7 +152,7 @@ watch_flush(struct core *core, struct session *session)
 
     require(session_connected(session));
     session->watch_waits = false;
-    session->member_lines = 0;
+    session->member_bytes = 0;
     while (told < WATCH_PART && (link = list_pop_front(&session->news))) {
         struct watch *watch = container_of(link, struct watch, news_link);
         if (watch->kind == WATCH_MEMBERS) {

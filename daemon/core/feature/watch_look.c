@@ -98,6 +98,7 @@ check_watch(const struct core *core, const struct watch *watch)
             handle_equal(watch->ticket, HANDLE_NONE));
     require(members || (!watch->asks && watch->shown == 0));
     require(!members || watch->state == WATCH_NEW);
+    require(watch->shown == 0 || watch->lock->members.known);
     /* It waits for its session to read, and so for EFFECT_MORE. */
     require(list_empty(&watch->news_link) || watch->session->watch_waits);
     require(wheel_node_set(&watch->lock->watch_timer) ||

@@ -98,7 +98,7 @@ struct members {
     uint32_t watched; /* such watches */
     uint32_t looks;   /* OP_LOOKs under way that ask for a page */
     bool again;       /* another one is wanted after them */
-    bool known;       /* messages have told the following */
+    bool known;       /* by a page, and no message was lost since */
     uint32_t count;
     uint32_t sum;     /* of fences */
     uint32_t history; /* of the node */

@@ -74,7 +74,7 @@ struct session {
     uint64_t silence_us; /* TCP ends the session no sooner, or NEVER */
     uint32_t generation; /* the client's count of its connections */
     uint32_t watch_count;
-    uint32_t member_lines; /* of WATCH members=1, that may not be read yet */
+    uint32_t member_bytes; /* of WATCH members=1, that may not be read yet */
     struct user *user;     /* ref; NULL: it is not known who it is */
     struct peer_address *address; /* ref; NULL: not counted, or no connection */
     uint64_t keep_us; /* how long its locks outlive the connection */
