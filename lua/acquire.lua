@@ -55,11 +55,11 @@ local function acquire_free(r, arg, t, limit, seen, given)
     t.fence, t.arrival, t.place = fence, r.arrival, 0
     ticket_hold(t)
     r.fence, r.id, r.arrival = fence, id, r.arrival + 1
-    r.flags = flags_with(r, t)
-    r.stored, r.live, r.granted, r.first, r.front = 1, 1, 1, 0, 1
-    r.used, r.limit = t.permits, limit
-    r.low, r.longest = t.ends, t.lease
+    r.limit = limit
     stands(r, t)
+    joins(r, t)
+    r.stored, r.live, r.granted, r.first, r.front = 1, 1, 1, 0, 1
+    r.used, r.low, r.longest = t.permits, t.ends, t.lease
     if r.watch > 0 then
         r.news = true
         watchers_tell(r)
@@ -98,7 +98,6 @@ local function ticket_put(r, words, t, over)
     end
     call('SETRANGE', r.key, ticket_at(r, t.place), data)
     r.raw = nil
-    stands(r, t)
     r.stored, r.live = r.stored + (over and 0 or 1), r.live + 1
 end
 
@@ -106,6 +105,7 @@ end
 -- the numbers that they had.
 local function ticket_append(r, words, t)
     widen(r, t.words)
+    stands(r, t)
     if bereft(r, 0) then
         r.arrival = max(r.arrival, now_us + FENCE_JUMP)
     end
@@ -291,6 +291,7 @@ local function ticket_back(r, words, t, limit)
         return false
     end
     widen(r, t.words)
+    stands(r, t)
     local over
     t.place, over = place_for(r, t.arrival)
     if not t.place then
@@ -299,7 +300,7 @@ local function ticket_back(r, words, t, limit)
     end
     r.arrival = max(r.arrival, t.arrival + 1)
     if holds then
-        r.flags = flags_with(r, t)
+        joins(r, t)
         r.low = r.granted == 0 and t.ends or r.low
         r.granted, r.used = r.granted + 1, r.used + t.permits
         r.news = true
@@ -405,6 +406,7 @@ return function(key, arg, read)
         refused = refused or refusal(r, t, flags, limit, blocked, seen)
         if refused then
             local busy = refused == BUSY
+            r.refused = busy
             if busy and bit.band(flags, TELLS_WAIT) ~= 0 then
                 pcall_redis('PUBLISH', channel .. 'watch', 'T' .. broker .. key)
             end

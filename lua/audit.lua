@@ -65,7 +65,7 @@ end
 -- this clock's.
 local function look_at(key, r)
     local trusted, sound = r.id == id and steady, true
-    local live, granted, used, walked = 0, 0, 0, 0
+    local live, granted, used, intents, walked = 0, 0, 0, 0, 0
     local holds, waits, held_age, wait_age, late = 0, 0, 0, 0, false
     for _, flags, from, at in queue_walk(r, r.first) do
         walked = walked + 1
@@ -73,7 +73,7 @@ local function look_at(key, r)
             break
         end
         local has = bit.band(flags, GRANTED) ~= 0
-        local _, _, words, permits, _, _, ends, hold, lease, _, _, since =
+        local _, mode, words, permits, _, _, ends, hold, lease, _, _, since =
             unpack_at(TICKET_FORMAT, from, at)
         local over = trusted and ends <= now
         local age = max(now - since / 1000, 0)
@@ -83,6 +83,7 @@ local function look_at(key, r)
         sound = sound and (flags == 0 or words_fit(r, words, from, at))
         if has then
             granted, used = granted + 1, used + permits
+            intents = intents + (modes[mode] or modes[EXCLUSIVE]).intents
         end
         if has and not over then
             holds, held_age = holds + 1, max(held_age, age)
@@ -100,7 +101,8 @@ local function look_at(key, r)
     if not sound then
         wrong = WRONG_RECORD
     elseif whole and
-        (live ~= r.live or granted ~= r.granted or used ~= r.used) then
+        (live ~= r.live or granted ~= r.granted or used ~= r.used or
+            intents ~= r.intents) then
         wrong = WRONG_COUNTS
     elseif call('PTTL', key) == -1 then
         wrong = WRONG_EXPIRY

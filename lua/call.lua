@@ -140,8 +140,9 @@ end
 
 -- Flags: the operation granted a ticket of another broker; it left tickets that
 -- it could have granted; a ticket waits for its broker to be settled. BEYOND:
--- more permits are out than the semaphore has.
-local HANDED, MORE, UNSETTLED, BEYOND = 1, 2, 4, 8
+-- more permits are out than the semaphore has. WAITED_FOR: others wait while
+-- this intention holds the lock.
+local HANDED, MORE, UNSETTLED, BEYOND, WAITED_FOR = 1, 2, 4, 8, 16
 local handed = 0
 
 -- `about`: bytes that say who is in the way.

@@ -10,9 +10,10 @@
 -- room where a ticket has any: the width then grows for the whole record.
 --
 -- A record has MODES_VERSION from the first ticket of a mode that earlier
--- brokers do not know until it is free: they refuse it.
+-- brokers do not know until it is free: they refuse it. INTENTS_VERSION, of an
+-- intention, has counts of these holders in place of the limit.
 
-local VERSION, MODES_VERSION = 1, 2
+local VERSION, MODES_VERSION, INTENTS_VERSION = 1, 2, 3
 
 -- In a record of an earlier history than its node's, a broker says that it
 -- still holds its ticket: `shown` is the beginning of the node's id then.
@@ -32,24 +33,37 @@ local WAITS, HELD = 1, 7
 -- UPGRADES: a ticket of that mode may live here.
 local SHARED_NOW, WATCHED, BEREFT, KEPT, WANTED, SINGLY = 1, 2, 4, 8, 16, 32
 local UPGRADABLE_NOW, UPGRADES = 64, 128
+-- In memory alone, for the counts of these holders say the same.
+local INTENT_NOW, INTENT_SHARED_NOW = 256, 512
 local TOLD = 50 -- WATCHED, WANTED and SINGLY
 
 -- Modes of a ticket. DETACHED is added to the mode of a detached hold. No
 -- broker renews such a hold: `lease` is all of its term. Any client with its
 -- fence releases or prolongs it. See DESIGN.md D9.5. An UPGRADE is the
 -- exclusive hold, or the wait for it, of an owner that has another hold here.
--- See D1.8.
+-- See D1.8. An INTENT stands for holds of parts of what the lock protects: it
+-- keeps out holds of the whole. An INTENT_SHARED stands for shared holds alone.
+-- See D1.9.
 local EXCLUSIVE, SHARED, DETACHED, UPGRADABLE, UPGRADE = 0, 1, 2, 4, 8
+local INTENT, INTENT_SHARED = 16, 17
 
--- One line for each mode: its flag of the head, and the flags of the holders
--- that it may join. A mode without a flag is granted alone.
+-- One line for each mode: its flag of the head, the flags of the holders that
+-- it may join, and what a holder adds to the counts of intentions. A mode
+-- without a flag is granted alone.
 local modes = {
-    [EXCLUSIVE] = {flag = 0, beside = 0},
-    [SHARED] = {flag = SHARED_NOW, beside = SHARED_NOW + UPGRADABLE_NOW},
-    [UPGRADABLE] = {flag = UPGRADABLE_NOW, beside = SHARED_NOW},
+    [EXCLUSIVE] = {flag = 0, beside = 0, intents = 0},
+    [SHARED] = {flag = SHARED_NOW, intents = 0,
+        beside = SHARED_NOW + UPGRADABLE_NOW + INTENT_SHARED_NOW},
+    [UPGRADABLE] = {flag = UPGRADABLE_NOW, intents = 0,
+        beside = SHARED_NOW + INTENT_SHARED_NOW},
+    [INTENT] = {flag = INTENT_NOW, intents = 65536,
+        beside = INTENT_NOW + INTENT_SHARED_NOW},
+    [INTENT_SHARED] = {flag = INTENT_SHARED_NOW, intents = 1,
+        beside = SHARED_NOW + UPGRADABLE_NOW + INTENT_NOW + INTENT_SHARED_NOW},
 }
-local MODES_NOW = 65 -- SHARED_NOW and UPGRADABLE_NOW
-local STANDING = 193 -- these and UPGRADES
+local MODES_NOW = 833 -- the flags of all of them
+local STANDING = 961 -- these and UPGRADES
+local INTENTS_MAX = 65535 -- holders that an intention may join
 
 -- The line of a mode. An unknown one is granted alone.
 local function mode_of(t)
@@ -97,13 +111,26 @@ local function record_check(raw)
         return raw
     end
     local version = byte(raw)
-    if version > MODES_VERSION then
+    if version > INTENTS_VERSION then
         return nil, NEWER
     end
     if version < VERSION or #raw < HEAD + TICKET then
         return nil, CORRUPT
     end
     return raw
+end
+
+-- The counts of holders with an INTENT_SHARED, and with an INTENT.
+local function intents_split(intents)
+    local shared = intents % 65536
+    return shared, (intents - shared) / 65536
+end
+
+-- The flags of a head with those of intentions as the counts say.
+local function flags_counted(flags, intents)
+    local shared, others = intents_split(intents)
+    return bit.bor(bit.band(flags, bit.bnot(INTENT_NOW + INTENT_SHARED_NOW)),
+        shared > 0 and INTENT_SHARED_NOW or 0, others > 0 and INTENT_NOW or 0)
 end
 
 local function head_load(key, raw)
@@ -120,30 +147,39 @@ local function head_load(key, raw)
     if stored > 1 and call('STRLEN', key) < HEAD + stored * width then
         return nil
     end
+    local intents = 0
+    if version == INTENTS_VERSION then
+        intents, limit = limit, 0
+        local shared, others = intents_split(intents)
+        if shared + others > granted then
+            return nil
+        end
+        flags = flags_counted(flags, intents)
+    end
     return {key = key, raw = raw, version = version, flags = flags,
-        width = width, limit = limit, fence = fence, arrival = arrival,
-        stored = stored, first = first, live = live, granted = granted,
-        longest = longest, used = used, front = front, typical = typical,
-        low = low, sweep = sweep, delayed = delayed, delay = delay,
-        forget = forget, watch = watch, id = its_id, queued = live > granted,
-        told = fence}
+        width = width, limit = limit, intents = intents, fence = fence,
+        arrival = arrival, stored = stored, first = first, live = live,
+        granted = granted, longest = longest, used = used, front = front,
+        typical = typical, low = low, sweep = sweep, delayed = delayed,
+        delay = delay, forget = forget, watch = watch, id = its_id,
+        queued = live > granted, told = fence}
 end
 
 -- The record of a lock that Redis knows nothing of, not written yet.
 local function head_new(key)
     return {key = key, raw = '', version = VERSION, flags = 0, width = TICKET,
-        limit = 0, fence = settled and first_fence() or 0, arrival = 1,
-        stored = 0, first = 0, live = 0, granted = 0, longest = 0, used = 0,
-        front = 0, typical = 0, low = 0, sweep = 0, delayed = 0, delay = 0,
-        forget = 0, watch = 0, id = settled and id or NO_ID, queued = false,
-        told = 0}
+        limit = 0, intents = 0, fence = settled and first_fence() or 0,
+        arrival = 1, stored = 0, first = 0, live = 0, granted = 0,
+        longest = 0, used = 0, front = 0, typical = 0, low = 0, sweep = 0,
+        delayed = 0, delay = 0, forget = 0, watch = 0,
+        id = settled and id or NO_ID, queued = false, told = 0}
 end
 
 local function head_pack(r)
-    return pack(HEAD_FORMAT, r.version, r.flags, r.width, r.limit, r.fence,
-        r.arrival, r.stored, r.first, r.live, r.granted, r.longest, r.used,
-        r.front, r.typical, r.low, r.sweep, r.delayed, r.delay, r.forget,
-        r.watch, r.id)
+    return pack(HEAD_FORMAT, r.version, bit.band(r.flags, 255), r.width,
+        r.limit + r.intents, r.fence, r.arrival, r.stored, r.first, r.live,
+        r.granted, r.longest, r.used, r.front, r.typical, r.low, r.sweep,
+        r.delayed, r.delay, r.forget, r.watch, r.id)
 end
 
 local function ticket_at(r, place)
@@ -259,14 +295,29 @@ local function hold_over(r, t, at)
     r.typical = max(floor(took), 1)
 end
 
--- A ticket is granted no more. The flag of a mode that several share stays
--- until no holder is left.
+-- A holder of that mode has left holders of several modes. The flags are those
+-- of the modes that are left.
+local function modes_left(r, mode)
+    r.intents = max(r.intents - mode.intents, 0)
+    r.flags = flags_counted(r.flags, r.intents)
+    local shared, others = intents_split(r.intents)
+    local upgradable = bit.band(r.flags, UPGRADABLE_NOW) > 0 and 1 or 0
+    if r.granted == shared + others + upgradable then
+        r.flags = bit.band(r.flags, bit.bnot(SHARED_NOW))
+    end
+end
+
+-- A ticket is granted no more. The flag of readers who are alone stays until
+-- the next grant.
 local function ungrant(r, t)
     local mode = mode_of(t)
     r.granted, r.news = r.granted - 1, true
     r.used = r.used - t.permits
     if bit.band(mode.flag, mode.beside) == 0 then
         r.flags = bit.band(r.flags, bit.bnot(mode.flag))
+    end
+    if bit.band(r.flags, MODES_NOW) > SHARED_NOW then
+        modes_left(r, mode)
     end
     member_tell(r, LEAVES, t, r.granted)
 end
@@ -376,9 +427,36 @@ local function watchers_tell(r)
     end
 end
 
+-- Has a ticket's broker look for it now. `fence`: it was granted with that; 0:
+-- it still waits, or others wait for it.
+local function hint(t, fence)
+    pcall_redis('PUBLISH', channel .. t.broker,
+        pack('<c1c8d', 'G', sub(t.identity, IDENTITY_REQUEST + 1), fence))
+end
+
+-- Tells the brokers of intentions that others want the lock.
+local function intents_want(r)
+    local shared, others = intents_split(r.intents)
+    local left = shared + others
+    for place, flags, raw, at in queue_walk(r, r.first) do
+        if left == 0 then
+            break
+        end
+        if bit.band(flags, GRANTED) ~= 0 and
+            byte(raw, at + TICKET_MODE) >= INTENT then
+            left = left - 1
+            hint(ticket_unpack(place, raw, at), 0)
+        end
+    end
+end
+
 local function record_store(r)
     if r.watch > 0 then
         watchers_tell(r)
+    end
+    if r.intents > 0 and (r.refused or
+        r.live > r.granted and (r.given or not r.queued)) then
+        intents_want(r)
     end
     record_write(r)
 end
@@ -586,9 +664,10 @@ local function compatible(r, t)
     if r.limit > 0 then
         return r.used + t.permits <= r.limit
     end
-    local held = bit.band(r.flags, MODES_NOW)
+    local held, mode = bit.band(r.flags, MODES_NOW), mode_of(t)
     return r.granted == 0 or
-        held > 0 and bit.band(held, mode_of(t).beside) == held or
+        held > 0 and bit.band(held, mode.beside) == held and
+            (mode.intents == 0 or r.granted < INTENTS_MAX) or
         t.mode == UPGRADE and r.granted == 1 and base_of(r, t) ~= nil
 end
 
@@ -737,10 +816,23 @@ local function flags_with(r, t)
         mode_of(t).flag)
 end
 
--- A new ticket stands in the record.
+-- One more is granted. A record of an earlier version has no intentions.
+local function joins(r, t)
+    r.flags = flags_with(r, t)
+    if r.version == INTENTS_VERSION then
+        r.intents = r.intents + mode_of(t).intents
+    end
+end
+
+-- A new ticket stands in the record. No semaphore has intentions.
 local function stands(r, t)
-    if t.mode > SHARED then
-        r.version = MODES_VERSION
+    if r.live == 0 then
+        r.version = VERSION
+    end
+    if t.mode >= INTENT and r.limit == 0 then
+        r.version = INTENTS_VERSION
+    elseif t.mode > SHARED then
+        r.version = max(r.version, MODES_VERSION)
     end
     if t.mode == UPGRADE then
         r.flags = bit.bor(r.flags, UPGRADES)
@@ -764,8 +856,8 @@ end
 -- Makes a living ticket a holder: for its whole term where its broker is the
 -- one that asks, else until that broker claims it.
 local function grant(r, t)
-    r.flags = flags_with(r, t)
-    r.fence, r.news = next_fence(r.fence), true
+    joins(r, t)
+    r.fence, r.news, r.given = next_fence(r.fence), true, true
     t.fence = r.fence
     if t.broker == broker then
         ticket_hold(t)
@@ -778,13 +870,6 @@ local function grant(r, t)
     r.longest = max(r.longest, t.lease)
     ticket_store(r, t)
     member_tell(r, JOINS, t, r.granted)
-end
-
--- Has a ticket's broker look for it now. `fence`: it was granted with that; 0:
--- it still waits.
-local function hint(t, fence)
-    pcall_redis('PUBLISH', channel .. t.broker,
-        pack('<c1c8d', 'G', sub(t.identity, IDENTITY_REQUEST + 1), fence))
 end
 
 -- Tells a ticket's broker of its grant: in the result if it asks about another
@@ -957,8 +1042,12 @@ local function about_holder(r)
     end
 end
 
--- The limit of the semaphore for the result of a hold.
-local function limit_told(r)
+-- The limit of the semaphore for the result of a hold; and whether others wait
+-- for an intention.
+local function limit_told(r, t)
+    if t.mode >= INTENT and r.live > r.granted then
+        handed = bit.bor(handed, WAITED_FOR)
+    end
     if r.limit > 0 and r.used > r.limit then
         handed = bit.bor(handed, BEYOND)
     end
@@ -972,7 +1061,7 @@ local function result_of(r, t, grants, tell, kind)
     if bit.band(t.flags, GRANTED) ~= 0 and
         not (r.pending and bit.band(t.flags, CLAIMED) == 0) then
         result(OK, t.place, t.arrival, t.fence, t.ends - now, 0,
-            limit_told(r), grants)
+            limit_told(r, t), grants)
     else
         handed = bit.bor(handed, r.pending and UNSETTLED or 0)
         result(WAITING, t.place, t.arrival, 0, t.ends - now, ask_again(r),

@@ -69,7 +69,7 @@ end
 
 local function hold_result(r, t, grants, about)
     result(OK, t.place, t.arrival, t.fence, t.ends - now,
-        min(end_of(t), ULONG_MAX), limit_told(r), grants, about)
+        min(end_of(t), ULONG_MAX), limit_told(r, t), grants, about)
 end
 
 -- The kind of a ticket that was taken over, or nil.
@@ -329,9 +329,11 @@ local function hold_speaks(r, t, ask)
         return pass_on(r, ask.seen, GONE)
     end
     -- A detached hold is no owner's, so no upgrade stands above or below one.
+    -- No intention becomes a hold of the whole.
     local other = ask.detaches and bit.band(r.flags, UPGRADES) ~= 0 and
         base_of(r, t)
-    local parted = other and (t.mode == UPGRADE or other.mode == UPGRADE)
+    local parted = other and (t.mode == UPGRADE or other.mode == UPGRADE) or
+        (ask.detaches or ask.shares) and t.mode >= INTENT
     if parted or bit.band(t.flags, BROKEN) ~= 0 then
         -- Its broker gives it back, or its lease ends: a client that claims it
         -- elsewhere believes in it until the answer is there.

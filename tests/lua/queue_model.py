@@ -9,8 +9,8 @@ import dataclasses
 
 from scripts import (BROKEN, BROKEN_NOW, BUSY, CLAIMED, CONFLICT, CORRUPT,
                      FENCE_FAR, FENCE_JUMP, FENCE_STEP, FULL, GONE,
-                     GRANTED, HELD, LATE, LIVING, MOVED_ON, OK, SHARED,
-                     SUSPENDED, UPGRADABLE, UPGRADE, WAITING, WAITS,
+                     BESIDE, GRANTED, HELD, INTENTS, LATE, LIVING, MOVED_ON,
+                     OK, SHARED, SUSPENDED, UPGRADE, WAITING, WAITS,
                      may_join)
 
 
@@ -124,7 +124,7 @@ class Lock:
         held, grants = len(self.granted), self.grants
         detached = self.seen["detached"] + self.seen["sooner"]
         waited = bool(self.waiting)
-        self.moved = []
+        self.moved, self.given, self.kept_from = [], 0, False
         operation = {"acquire": self.acquire, "release": self.release,
                      "renew": self.renew, "break": self.break_}[call.name]
         outcome = operation(call)
@@ -137,6 +137,10 @@ class Lock:
                 or self.wanted and waited != bool(self.waiting))
         if self.now < self.watch and news:
             outcome.published.append(("W", None))
+        if self.kept_from or self.waiting and (
+                self.given or not waited):
+            outcome.published += [("I", ticket) for ticket in self.granted
+                                  if ticket.mode in INTENTS]
         return outcome
 
     # steps
@@ -150,8 +154,7 @@ class Lock:
     def closed(self):
         if self.limit:
             return self.used >= self.limit
-        return any(ticket.mode not in (SHARED, UPGRADABLE)
-                   for ticket in self.granted)
+        return any(ticket.mode not in BESIDE for ticket in self.granted)
 
     def base_of(self, ticket):
         """The hold below an upgrade, or None."""
@@ -170,8 +173,9 @@ class Lock:
                 continue
             if ticket.granted:
                 return True
+            base = self.base_of(ticket)
             if ticket.flags != WAITS or ticket.ends <= self.now or \
-                    not self.base_of(ticket):
+                    not base or base.arrival > ticket.arrival:
                 continue
             fence = None
             if len(self.granted) == 1 and not self.barred:
@@ -261,6 +265,7 @@ class Lock:
     def grant(self, ticket, call, fence):
         self.fence, self.id = fence + 1, self.node_id
         self.grants += 1
+        self.given += 1
         self.longest = max(self.longest, ticket.lease)
         ticket.fence = self.fence
         ticket.since = self.now_us
@@ -402,6 +407,7 @@ class Lock:
             outcome.waits = self.kept_out
             if outcome.status == BUSY:
                 self.tell(call, outcome)
+                self.kept_from = True
             if outcome.status == CONFLICT:
                 outcome.limit = self.limit
             return outcome
@@ -577,7 +583,10 @@ class Lock:
         return outcome
 
     def parted(self, ticket, call):
-        """Whether it would detach one of a hold and its upgrade."""
+        """Whether it would detach one of a hold and its upgrade, or make an
+        intention a hold of the whole."""
+        if ticket.mode in INTENTS and ticket.granted:
+            return call.detaches or call.shares
         return call.detaches and ticket.granted and any(
             not other.detached and UPGRADE in (ticket.mode, other.mode) and
             (other.who.session, other.who.owner) == ticket.who.counterpart

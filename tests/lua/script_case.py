@@ -47,6 +47,7 @@ class ScriptCase(ResultCase):
     def edit(self, key=KEY, **fields):
         """Overwrites fields of the head."""
         record = Record(self.raw(key))
+        record.limit += 65536 * record.intents[0] + record.intents[1]
         for name, value in fields.items():
             setattr(record, name, value)
         self.connection.command("SETRANGE", key, 0, HEAD.pack(

@@ -27,7 +27,11 @@ UPGRADABLE_NOW, UPGRADES = 64, 128
 STANDING = SHARED_NOW | UPGRADABLE_NOW | UPGRADES
 JOINED, ALTERED, LEFT, PAGE, LAST = range(5)  # a message about holders
 EXCLUSIVE, SHARED, DETACHED, UPGRADABLE, UPGRADE = 0, 1, 2, 4, 8
-BESIDE = {SHARED: (SHARED, UPGRADABLE), UPGRADABLE: (SHARED,)}
+INTENT, INTENT_SHARED = INTENTS = 16, 17
+BESIDE = {SHARED: (SHARED, UPGRADABLE, INTENT_SHARED),
+          UPGRADABLE: (SHARED, INTENT_SHARED),
+          INTENT: (INTENT, INTENT_SHARED),
+          INTENT_SHARED: (SHARED, UPGRADABLE, INTENT, INTENT_SHARED)}
 OLD_HOLD, OLD_WAIT, LATE_HOLD = 1, 2, 4  # what an audit sees
 (RIGHT, WRONG_TYPE, WRONG_NAME, WRONG_VERSION, WRONG_RECORD, WRONG_COUNTS,
  WRONG_EXPIRY, WRONG_FENCE) = range(8)
@@ -57,7 +61,7 @@ Grant = collections.namedtuple(
     "Grant", "request fence arrival ttl place limit")
 Result = collections.namedtuple(
     "Result", "status handed place arrival fence ttl again ahead grants more "
-    "about beyond", defaults=(False, None, False))
+    "about beyond waited_for", defaults=(False, None, False, False))
 Audit = collections.namedtuple(
     "Audit", "records held waiting left cursor suspects")
 Sight = collections.namedtuple("Sight", "flags wrong held wait name")
@@ -231,7 +235,7 @@ class Reply:
             at += about
             self.results.append(Result(status, bool(handed & 1), *numbers,
                                        some, bool(handed & 2), told,
-                                       bool(handed & 8)))
+                                       bool(handed & 8), bool(handed & 16)))
         self.rest = data[at:]
         if self.rest and not inspect:
             raise AssertionError(f"{len(self.rest)} bytes too many")
@@ -327,6 +331,9 @@ class Record:
         self.raw = data
         for name, value in zip(HEAD_FIELDS, HEAD.unpack_from(data)):
             setattr(self, name, value)
+        self.intents = [0, 0]
+        if self.version == 3:
+            self.intents, self.limit = [*divmod(self.limit, 65536)], 0
         self.tickets = [ticket_at(data, place, self.width)
                         for place in range(self.stored)]
 
@@ -354,8 +361,13 @@ class Record:
         granted = [ticket for ticket in living if ticket.granted]
         arrivals = [ticket.arrival for ticket in self.tickets]
         wrong = [text for text, right in (
-            ("version", self.version == 2 or all(
-                each.plain_mode <= SHARED for each in living)),
+            ("version", self.version >= max(
+                (1 + (each.plain_mode > SHARED)
+                 + (each.plain_mode in INTENTS) for each in living),
+                default=1)),
+            ("intents", self.intents == [
+                sum(each.plain_mode == mode for each in granted)
+                for mode in INTENTS]),
             ("width", self.width >= TICKET_BYTES),
             ("length", len(self.raw) >= HEAD_BYTES
              + self.width * max(1, self.stored)),
@@ -377,7 +389,7 @@ class Record:
             ("order", arrivals == sorted(set(arrivals))),
             ("arrival", not arrivals or arrivals[-1] < self.arrival),
             # What several have put there again is above what the data know.
-            ("fence", self.limit or self.flags & SHARED_NOW
+            ("fence", self.limit or self.flags & SHARED_NOW or any(self.intents)
              or all(ticket.fence <= self.fence for ticket in living)),
             ("waiting fence", all((ticket.fence > 0) == ticket.granted
                                   for ticket in living)),
@@ -414,12 +426,14 @@ class Record:
             and len(granted) == 2 for each in granted)
 
     def modes(self, granted):
-        """A flag for each; that of readers may stay beside another mode."""
+        """A flag for each; that of readers may stay beside another mode, but
+        no intention."""
         modes = {each.plain_mode for each in granted}
         flags = self.flags & (SHARED_NOW | UPGRADABLE_NOW)
         exact = (SHARED in modes) | (UPGRADABLE in modes) * UPGRADABLE_NOW
         return flags == exact or (
-            EXCLUSIVE not in modes and flags == exact | SHARED_NOW)
+            not modes.intersection((EXCLUSIVE, *INTENTS))
+            and flags == exact | SHARED_NOW)
 
     def __repr__(self):
         head = {name: getattr(self, name) for name in HEAD_FIELDS}

@@ -184,7 +184,7 @@ class Senseless(ScriptCase):
         self.assertEqual(self.one.audit().suspects, [])
 
     def test_a_later_version(self):
-        self.connection.command("SET", KEY, b"\3" * 240)
+        self.connection.command("SET", KEY, b"\4" * 240)
         self.assert_wrong(WRONG_VERSION)
 
     def test_counts(self):

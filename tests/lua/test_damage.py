@@ -71,7 +71,7 @@ class Damage(ScriptCase):
         self.refused(b"\1 somebody else's value " * 20)
 
     def test_newer_version(self):
-        for version in (3, 4, 255):
+        for version in (4, 5, 255):
             self.refused(plain_head(version=version)
                          + b"\0" * TICKET_BYTES, NEWER)
         self.refused(b"value of another program" * 20, NEWER)
@@ -183,7 +183,7 @@ class Damage(ScriptCase):
     def test_break(self):
         for data, status in ((b"text", NEWER), (b"\1", CORRUPT),
                              (plain_head(width=1) + b"\0" * 500, CORRUPT),
-                             (plain_head(version=3) + b"\0" * 500, NEWER)):
+                             (plain_head(version=4) + b"\0" * 500, NEWER)):
             self.connection.command("SET", KEY, data)
             self.says(self.one.break_(), status)
             self.assertEqual(self.raw(), data)

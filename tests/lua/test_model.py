@@ -15,8 +15,9 @@ import struct
 import scripts
 from queue_model import Lock
 from script_case import ScriptCase
-from scripts import (BUSY, EXCLUSIVE, FENCE_FAR, OK, SHARED, UPGRADABLE,
-                     UPGRADE, WAITING, Record, Who, unpack_words)
+from scripts import (BUSY, EXCLUSIVE, FENCE_FAR, INTENT, INTENT_SHARED,
+                     INTENTS, OK, SHARED, UPGRADABLE, UPGRADE, WAITING, Record,
+                     Who, unpack_words)
 
 STEPS = int(os.environ.get("HOLDFAST_STEPS", "60000"))
 LEASES = (2000, 6000, 6000)
@@ -26,7 +27,8 @@ MAX = 9
 LAPSE = 1500
 GRANTS_MAX = 3
 WORDS = ((b"o", b"name", b"note"), (b"", b"", b"n" * 100))
-KINDS = ("exclusive", "both", "readers", "semaphore", "upgrades")
+KINDS = ("exclusive", "both", "readers", "semaphore", "upgrades", "tree")
+MODES = (INTENT, INTENT, INTENT_SHARED, SHARED, UPGRADABLE, EXCLUSIVE)
 SIZES = (2, 6, 20, 60)  # how many ask
 WEIGHTS = ((5, 4, 4), (5, 4, 4), (6, 4, 3), (8, 4, 3))
 NOBODY = Who(b"\0" * 16, b"\0" * 8, b"\0" * 8, 0)
@@ -100,10 +102,10 @@ class Client:
         self.chance = chance
         self.key = f"holdfast:{{{number}}}"
         self.lock = Lock(GRANTS_MAX)
-        self.kind = KINDS[number % 5]
+        self.kind = KINDS[number % len(KINDS)]
         self.limit = chance.choice((1, 3, 8))
-        self.size = SIZES[number // 5]
-        self.weights = WEIGHTS[number // 5]
+        self.size = SIZES[number // len(KINDS)]
+        self.weights = WEIGHTS[number // len(KINDS)]
         self.generations = [1] * self.size
         self.places = {}  # arrival -> place, as results told
         self.highest = 0  # fence granted so far
@@ -184,6 +186,8 @@ class Client:
             call.mode = chance.choice((EXCLUSIVE, SHARED, SHARED, UPGRADABLE))
             if number % 2 and chance.random() < 0.9:
                 call.mode = UPGRADE
+        elif kind == "tree":
+            call.mode = chance.choice(MODES)
         elif kind == "semaphore":
             call.limit = self.limit
             if chance.random() < 0.02:
@@ -232,7 +236,8 @@ class Client:
             call.keeps = chance.randint(1, self.limit)
         if standing is not None:
             self.know(call, standing)
-            if standing.mode == UPGRADE:
+            if standing.mode == UPGRADE or standing.mode in INTENTS and \
+                    chance.random() < 0.8:
                 call.shares = False
             if chance.random() < 0.1:
                 self.move(call, self.number_of(standing))
@@ -411,11 +416,11 @@ class Model(ScriptCase):
                 broker, request, generation = ticket
                 expected = (scripts.CHANNEL + broker, b"M" + request
                             + struct.pack("<I", generation))
-            elif kind != "W":  # D: a hint to look at once, as of a grant
+            elif kind != "W":  # D, I: hints to look at once, as of a grant
+                fence = 0 if kind == "I" else ticket.fence
                 expected = (scripts.CHANNEL + ticket.broker,
-                            kind.replace("D", "G").encode()
-                            + ticket.who.request
-                            + struct.pack("<d", ticket.fence))
+                            (b"B" if kind == "B" else b"G")
+                            + ticket.who.request + struct.pack("<d", fence))
             self.assertEqual(self.messages.popleft(), expected)
 
     def compare_ticket(self, client, call, result, outcome):
@@ -439,6 +444,9 @@ class Model(ScriptCase):
                 self.assertIn(result.ahead, (0, lock.limit))
                 self.told_limits += result.ahead > 0
                 self.assertLessEqual(result.beyond, lock.used > lock.limit)
+                self.assertEqual(
+                    result.waited_for,
+                    ticket.mode in INTENTS and bool(lock.waiting))
         if result.status == WAITING:
             self.compare_ahead(lock, ticket, result)
         if result.again and result.status != OK or outcome.waits:
@@ -586,7 +594,7 @@ class Model(ScriptCase):
         for count in (self.squeezed, suspended, barred, self.mores,
                       self.cuts, self.together - 5, self.told_limits,
                       *self.members[:3], self.members[scripts.LAST],
-                      *(self.published.get(kind, 0) for kind in "GWBMD")):
+                      *(self.published.get(kind, 0) for kind in "GWBMDI")):
             self.assertGreater(count, 0)
         for status, count in enumerate(statuses):
             if status != scripts.NEWER:

@@ -53,7 +53,7 @@ class Upgradable(UpgradeCase):
         self.assertEqual(self.record().version, 2)
         self.one.release(who(0))
         self.assertEqual(self.record().version, 1)
-        self.edit(version=3)
+        self.edit(version=4)
         self.says(self.take(1, SHARED), NEWER)
 
 
