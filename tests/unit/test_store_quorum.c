@@ -1827,6 +1827,7 @@ detaching(struct srig *rig)
 
     op->request = HOLDER;
     op->detaches = true;
+    op->deadline_us = rig->now_us + 30000000;
     op->hard_end_us = rig->now_us + 3600000000;
     srig_submit(rig, op);
     (void)all_hear(rig, SCRIPT_RENEW);
@@ -1852,6 +1853,22 @@ SRIG_TEST(detached_owed, srig_quorum(NODES))
     srig_pass(rig, 40000);
     back(rig, 2);
     hears_release(rig, 2, try);
+}
+
+/* An UNLOCK at another broker must not overtake the detachment at a node. So a
+ * node that is slow has its command time-out. */
+SRIG_TEST(detached_at_all, srig_quorum(NODES))
+{
+    rig->store->settings.silence_us = 8000000;
+    (void)holds(rig, HOLDER, 50);
+    struct op *op = detaching(rig);
+
+    says(rig, 0, RECORD_OK, 50);
+    says(rig, 2, RECORD_OK, 50);
+    srig_pass(rig, 1999);
+    ck_assert(!srig_done(rig, op));
+    srig_pass(rig, 1);
+    srig_status(rig, op, OP_OK);
 }
 
 /* A majority has the hold from now on; it is put nowhere else. It is in this
@@ -2133,6 +2150,7 @@ store_quorum_suite(void)
     tcase_add_loop_test(tests, by_fence_of_two, 0, 2);
     tcase_add_loop_test(tests, unlock_owed, 0, 3);
     tcase_add_test(tests, detached_owed);
+    tcase_add_test(tests, detached_at_all);
     tcase_add_test(tests, detached);
     tcase_add_test(tests, nothing_asked);
     tcase_add_test(tests, shown);

@@ -7,6 +7,7 @@
  *              all grants, and possible grants, are taken back.
  *   a renewal  is good if a majority has renewed it. A missing hold is put
  *              again, and does not count before the next renewal.
+ *   a detachment is a renewal. It is decided when all have answered.
  *   a release  is one where a majority has it no more. The others are told as
  *              soon as they can be, unless the lease is over by then.
  *
@@ -38,7 +39,8 @@ renewal_until_us(const struct store *store, const struct round *round)
 {
     uint64_t late_us = store->now_us + store_silence_us(store);
 
-    if (round->kind != OP_RENEW || round->asked == NULL)
+    if (round->kind != OP_RENEW || round->asked == NULL ||
+        round->asked->detaches)
         return soon_us(store);
     if (round->asked->deadline_us < late_us)
         late_us = round->asked->deadline_us;
@@ -330,6 +332,8 @@ renew_decide(struct store *store, struct round *round)
     } else if (bid == NULL || bid->leaving) {
         round->decided = true;
         quorum_answer(store, round->asked, OP_UNSENT);
+    } else if (round->asked->detaches && round->out > 0) {
+        return; /* an UNLOCK must not overtake it: DESIGN.md D9.5 */
     } else if (count.has >= majority) {
         renew_won(store, round, bid);
     } else if (count.has + count.pending < majority) {
