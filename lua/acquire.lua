@@ -39,7 +39,9 @@ local GATHER = 100
 local function ticket_asked(arg)
     local flags, mode, words, permits, limit, lease, delay, hold, latest, seen =
         unpack_at(ACQUIRE_FORMAT, arg, IDENTITY + 1)
-    return {flags = WAITS, mode = mode, words = words, permits = permits,
+    local part = bit.band(mode, PART)
+    return {flags = WAITS, mode = mode - part, part = part, words = words,
+        permits = permits,
         fence = 0, ends = now + lease, hold = hold, lease = lease,
         identity = sub(arg, 1, IDENTITY), broker = broker, since = now_us,
         delay = delay}, flags, limit, latest, seen
@@ -198,6 +200,7 @@ local function ticket_standing(r, asked, flags, limit, seen, arg)
         elseif asked.hold > 0 then -- it begins with this LOCK
             t.hold = now + asked.hold
         end
+        t.part = asked.part
         words_anew(r, t, sub(arg, IDENTITY + ACQUIRE + 1))
         if bit.band(t.flags, GRANTED) ~= 0 then
             member_tell(r, JOINS, t, r.granted)
@@ -428,12 +431,14 @@ end
 end
 
 -- Of an argument without words, the bytes between flags and lease: mode, words,
--- permits, limit.
+-- permits, limit. A part is asked for as plainly.
 local PLAIN_ASK = '\0\0\0\1\0\0\0\0\0\0\0'
+local PART_ASK = '\32\0\0\1\0\0\0\0\0\0\0'
 -- The flag of a ticket that stood there; it comes before these bytes.
 local STOOD_ASK = 16
 -- The beginning of a holder's ticket: flags, mode, words, permits.
 local HELD_PLAIN = '\7\0\0\0\1\0\0\0'
+local HELD_PART = '\7\32\0\0\1\0\0\0'
 -- Of the head, from the count of tickets to where those that wait begin; and to
 -- the time of a hold, where nobody knows it.
 local NEVER = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
@@ -455,11 +460,13 @@ local function prepare(lease)
     holder = broker .. pack('<dI4I4', now_us, 0, 0)
 end
 
--- The lease of a plain hold, and the highest fence seen; nil: not plain. Plain:
--- no words, renewed by its broker, no ticket that stood there.
+-- The lease of a plain hold, the highest fence seen, and the beginning of its
+-- ticket; nil: not plain. Plain: no words, renewed by its broker, no ticket
+-- that stood there.
 local function asks_plainly(arg)
-    if sub(arg, IDENTITY + ACQUIRE_MODE + 1, IDENTITY + ACQUIRE_LEASE) ~=
-        PLAIN_ASK or byte(arg, IDENTITY + ACQUIRE_FLAGS + 1) >= STOOD_ASK then
+    local ask = sub(arg, IDENTITY + ACQUIRE_MODE + 1, IDENTITY + ACQUIRE_LEASE)
+    if ask ~= PLAIN_ASK and ask ~= PART_ASK or
+        byte(arg, IDENTITY + ACQUIRE_FLAGS + 1) >= STOOD_ASK then
         return nil
     end
     look()
@@ -471,12 +478,12 @@ local function asks_plainly(arg)
     if lease ~= cached then
         prepare(lease)
     end
-    return lease, seen
+    return lease, seen, ask == PART_ASK and HELD_PART or HELD_PLAIN
 end
 
 -- A short cut: the first use of a name. False where it is not so plain.
 local function acquire_first(key, arg)
-    local lease, seen = asks_plainly(arg)
+    local lease, seen, begins = asks_plainly(arg)
     if not lease or not settled then
         return false
     end
@@ -488,7 +495,7 @@ local function acquire_first(key, arg)
     local numbers = pack('<dd', 1, next_fence(fence))
     call('SET', key, PLAIN .. sub(numbers, 9) .. next_arrival ..
         idle_state .. NEVER .. pack('<dd', now + idle_after, 0) .. id ..
-        HELD_PLAIN .. numbers .. ticket_end .. sub(arg, 1, IDENTITY) .. holder,
+        begins .. numbers .. ticket_end .. sub(arg, 1, IDENTITY) .. holder,
         'PX', idle_after)
     out[#out + 1] = RESULT_OK .. numbers .. result_end
     return true
@@ -510,7 +517,7 @@ local function acquire_plain(key, arg, raw)
     if sub(raw, 1, HEAD_FENCE) ~= PLAIN or #raw < HEAD + TICKET then
         return false
     end
-    local lease, seen = asks_plainly(arg)
+    local lease, seen, begins = asks_plainly(arg)
     if not lease then
         return false
     end
@@ -536,7 +543,7 @@ local function acquire_plain(key, arg, raw)
     fence = next_fence(fence)
     local numbers = pack('<dd', arrival, fence)
     call('SETRANGE', key, TEXT(HEAD_FENCE), pack('<dd', fence, arrival + 1) ..
-        state .. sub(raw, HEAD_SWEEP + 1, HEAD_ID) .. id .. HELD_PLAIN ..
+        state .. sub(raw, HEAD_SWEEP + 1, HEAD_ID) .. id .. begins ..
         numbers .. ticket_end .. sub(arg, 1, IDENTITY) .. holder)
     out[#out + 1] = RESULT_OK .. numbers .. result_end
     return true

@@ -43,9 +43,10 @@ local TOLD = 50 -- WATCHED, WANTED and SINGLY
 -- exclusive hold, or the wait for it, of an owner that has another hold here.
 -- See D1.8. An INTENT stands for holds of parts of what the lock protects: it
 -- keeps out holds of the whole. An INTENT_SHARED stands for shared holds alone.
--- See D1.9.
+-- See D1.9. PART is added to the mode of a ticket whose owner has intentions
+-- for it, at its broker.
 local EXCLUSIVE, SHARED, DETACHED, UPGRADABLE, UPGRADE = 0, 1, 2, 4, 8
-local INTENT, INTENT_SHARED = 16, 17
+local INTENT, INTENT_SHARED, PART = 16, 17, 32
 
 -- One line for each mode: its flag of the head, the flags of the holders that
 -- it may join, and what a holder adds to the counts of intentions. A mode
@@ -191,10 +192,10 @@ local function ticket_unpack(place, raw, at)
     local flags, mode, words, permits, arrival, fence, ends, hold, lease,
         identity, holder, since, delay, shown =
         unpack_at(TICKET_FORMAT, raw, at)
-    local detached = bit.band(mode, DETACHED) > 0
+    local detached, part = bit.band(mode, DETACHED) > 0, bit.band(mode, PART)
     return {place = place, flags = flags,
-        mode = mode - (detached and DETACHED or 0),
-        detached = detached, words = words,
+        mode = mode - part - (detached and DETACHED or 0),
+        detached = detached, part = part, words = words,
         permits = permits, arrival = arrival, fence = fence, ends = ends,
         hold = hold, lease = lease, identity = identity, broker = holder,
         since = since, delay = delay, shown = shown}
@@ -202,9 +203,9 @@ end
 
 local function ticket_pack(t)
     return pack(TICKET_FORMAT, t.flags,
-        t.mode + (t.detached and DETACHED or 0), t.words, t.permits, t.arrival,
-        t.fence, t.ends, t.hold, t.lease, t.identity, t.broker, t.since,
-        t.delay, t.shown or 0)
+        t.mode + t.part + (t.detached and DETACHED or 0), t.words, t.permits,
+        t.arrival, t.fence, t.ends, t.hold, t.lease, t.identity, t.broker,
+        t.since, t.delay, t.shown or 0)
 end
 
 -- For loops over the tickets, from that place on: the place, the flags, and the
@@ -427,26 +428,10 @@ local function watchers_tell(r)
     end
 end
 
--- Has a ticket's broker look for it now. `fence`: it was granted with that; 0:
--- it still waits, or others wait for it.
-local function hint(t, fence)
-    pcall_redis('PUBLISH', channel .. t.broker,
-        pack('<c1c8d', 'G', sub(t.identity, IDENTITY_REQUEST + 1), fence))
-end
-
 -- Tells the brokers of intentions that others want the lock.
-local function intents_want(r)
-    local shared, others = intents_split(r.intents)
-    local left = shared + others
-    for place, flags, raw, at in queue_walk(r, r.first) do
-        if left == 0 then
-            break
-        end
-        if bit.band(flags, GRANTED) ~= 0 and
-            byte(raw, at + TICKET_MODE) >= INTENT then
-            left = left - 1
-            hint(ticket_unpack(place, raw, at), 0)
-        end
+local function intents_call(r)
+    if r.refused or r.live > r.granted and (r.given or not r.queued) then
+        pcall_redis('PUBLISH', channel .. 'watch', 'I' .. r.key)
     end
 end
 
@@ -454,9 +439,8 @@ local function record_store(r)
     if r.watch > 0 then
         watchers_tell(r)
     end
-    if r.intents > 0 and (r.refused or
-        r.live > r.granted and (r.given or not r.queued)) then
-        intents_want(r)
+    if r.intents > 0 then
+        intents_call(r)
     end
     record_write(r)
 end
@@ -870,6 +854,13 @@ local function grant(r, t)
     r.longest = max(r.longest, t.lease)
     ticket_store(r, t)
     member_tell(r, JOINS, t, r.granted)
+end
+
+-- Has a ticket's broker look for it now. `fence`: it was granted with that; 0:
+-- it still waits.
+local function hint(t, fence)
+    pcall_redis('PUBLISH', channel .. t.broker,
+        pack('<c1c8d', 'G', sub(t.identity, IDENTITY_REQUEST + 1), fence))
 end
 
 -- Tells a ticket's broker of its grant: in the result if it asks about another

@@ -78,8 +78,8 @@ local function kind_of(r, t, moves)
         return nil
     end
     local hold = bit.band(t.flags, GRANTED) ~= 0 and end_of(t) or t.hold
-    return pack(KIND_FORMAT, t.mode, t.permits, r.limit, t.delay, hold) ..
-        words_of(r, t)
+    return pack(KIND_FORMAT, t.mode + t.part, t.permits, r.limit, t.delay,
+        hold) .. words_of(r, t)
 end
 
 -- Extends a hold in place; the head is touched only where it must be.

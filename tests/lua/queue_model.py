@@ -10,7 +10,7 @@ import dataclasses
 from scripts import (BROKEN, BROKEN_NOW, BUSY, CLAIMED, CONFLICT, CORRUPT,
                      FENCE_FAR, FENCE_JUMP, FENCE_STEP, FULL, GONE,
                      BESIDE, GRANTED, HELD, INTENTS, LATE, LIVING, MOVED_ON,
-                     OK, SHARED, SUSPENDED, UPGRADE, WAITING, WAITS,
+                     OK, PART, SHARED, SUSPENDED, UPGRADE, WAITING, WAITS,
                      may_join)
 
 
@@ -31,6 +31,7 @@ class Standing:
     since: int
     delay: int
     words: tuple
+    part: bool = False
     detached: bool = False
 
     @property
@@ -139,8 +140,8 @@ class Lock:
             outcome.published.append(("W", None))
         if self.kept_from or self.waiting and (
                 self.given or not waited):
-            outcome.published += [("I", ticket) for ticket in self.granted
-                                  if ticket.mode in INTENTS]
+            outcome.published += [("I", None)] * any(
+                ticket.mode in INTENTS for ticket in self.granted)
         return outcome
 
     # steps
@@ -351,7 +352,7 @@ class Lock:
                 return self.refused(CORRUPT, call, outcome)
             if ticket:
                 ticket.who, ticket.broker = call.who, call.broker
-                ticket.words = call.words
+                ticket.words, ticket.part = call.words, call.part
                 if not ticket.claimed:
                     ticket.hold = call.hold
                 elif call.hold:
@@ -465,7 +466,7 @@ class Lock:
         ticket = Standing(call.who, call.broker, WAITS, call.mode,
                           call.permits, self.arrival, 0,
                           self.now + call.lease, call.hold, call.lease,
-                          self.now_us, call.delay, call.words)
+                          self.now_us, call.delay, call.words, call.part)
         self.arrival += 1
         self.tickets.append(ticket)
         return ticket
@@ -644,7 +645,8 @@ class Lock:
         self.seen["shared"] += ticket.granted and ticket.mode == SHARED
         hold = max(ticket.hold - self.now, 1) \
             if ticket.granted and ticket.hold else ticket.hold
-        return (ticket.mode, ticket.permits, self.limit, ticket.delay, hold,
+        mode = ticket.mode | ticket.part * PART
+        return (mode, ticket.permits, self.limit, ticket.delay, hold,
                 ticket.words)
 
     def speak(self, ticket, call, adopted):

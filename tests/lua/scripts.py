@@ -28,6 +28,7 @@ STANDING = SHARED_NOW | UPGRADABLE_NOW | UPGRADES
 JOINED, ALTERED, LEFT, PAGE, LAST = range(5)  # a message about holders
 EXCLUSIVE, SHARED, DETACHED, UPGRADABLE, UPGRADE = 0, 1, 2, 4, 8
 INTENT, INTENT_SHARED = INTENTS = 16, 17
+PART = 32
 BESIDE = {SHARED: (SHARED, UPGRADABLE, INTENT_SHARED),
           UPGRADABLE: (SHARED, INTENT_SHARED),
           INTENT: (INTENT, INTENT_SHARED),
@@ -279,7 +280,11 @@ class Ticket:
 
     @property
     def plain_mode(self):
-        return self.mode & ~DETACHED
+        return self.mode & ~(DETACHED | PART)
+
+    @property
+    def part(self):
+        return bool(self.mode & PART)
 
     @property
     def detached(self):

@@ -88,6 +88,8 @@ class Driver:
         if chance() < 0.1:
             options["mode"] = scripts.SHARED
         if chance() < 0.1:
+            options["mode"] = options.get("mode", 0) + scripts.PART
+        if chance() < 0.1:
             options["delay"] = 1000
         if chance() < 0.05:
             options.update(limit=3, permits=self.chance.randint(1, 3))

@@ -16,8 +16,8 @@ import scripts
 from queue_model import Lock
 from script_case import ScriptCase
 from scripts import (BUSY, EXCLUSIVE, FENCE_FAR, INTENT, INTENT_SHARED,
-                     INTENTS, OK, SHARED, UPGRADABLE, UPGRADE, WAITING, Record,
-                     Who, unpack_words)
+                     INTENTS, OK, PART, SHARED, UPGRADABLE, UPGRADE, WAITING,
+                     Record, Who, unpack_words)
 
 STEPS = int(os.environ.get("HOLDFAST_STEPS", "60000"))
 LEASES = (2000, 6000, 6000)
@@ -57,6 +57,7 @@ class Call:
     detaches: bool = False
     by_fence: bool = False
     resizes: bool = False
+    part: bool = False
     mode: int = EXCLUSIVE
     permits: int = 1
     keeps: int = 0
@@ -90,6 +91,8 @@ class Call:
                   for field in self.FIELDS[self.name]}
         if self.watch_members:
             values["arrival"] = 0
+        if self.part:
+            values["mode"] |= PART
         if self.name == "break":
             return scripts.break_(**values)
         return scripts.MAKERS[self.name](self.who, **values)
@@ -178,6 +181,7 @@ class Client:
         kind = self.kind
         if chance.random() < 0.03:
             kind = chance.choice(KINDS)
+        call.part = kind != "tree" and chance.random() < 0.2
         if kind == "both":
             call.mode = chance.choice((EXCLUSIVE, SHARED))
         elif kind == "readers":
@@ -411,16 +415,17 @@ class Model(ScriptCase):
         self.mores += outcome.more
         for kind, ticket in outcome.published:
             self.published[kind] = self.published.get(kind, 0) + 1
-            expected = (scripts.CHANNEL + b"watch", b"W" + client.key.encode())
+            expected = (scripts.CHANNEL + b"watch",
+                        kind.encode() + client.key.encode())
             if kind == "M":
                 broker, request, generation = ticket
                 expected = (scripts.CHANNEL + broker, b"M" + request
                             + struct.pack("<I", generation))
-            elif kind != "W":  # D, I: hints to look at once, as of a grant
-                fence = 0 if kind == "I" else ticket.fence
+            elif kind not in "WI":  # D: a hint to look at once, as of a grant
                 expected = (scripts.CHANNEL + ticket.broker,
-                            (b"B" if kind == "B" else b"G")
-                            + ticket.who.request + struct.pack("<d", fence))
+                            kind.replace("D", "G").encode()
+                            + ticket.who.request
+                            + struct.pack("<d", ticket.fence))
             self.assertEqual(self.messages.popleft(), expected)
 
     def compare_ticket(self, client, call, result, outcome):
@@ -485,13 +490,15 @@ class Model(ScriptCase):
         client.stored = record.stored
         self.adopt(lock, record, leases)
         self.assertEqual(
-            [(each.who, each.broker, each.flags, each.plain_mode, each.detached,
-              each.permits, each.arrival, each.fence, each.ends, each.hold,
-              each.lease, each.since, each.delay, unpack_words(each.words))
+            [(each.who, each.broker, each.flags, each.plain_mode, each.part,
+              each.detached, each.permits, each.arrival, each.fence,
+              each.ends, each.hold, each.lease, each.since, each.delay,
+              unpack_words(each.words))
              for each in record.living],
-            [(each.who, each.broker, each.flags, each.mode, each.detached,
-              each.permits, each.arrival, each.fence, each.ends, each.hold,
-              each.lease, each.since, each.delay, each.words)
+            [(each.who, each.broker, each.flags, each.mode, each.part,
+              each.detached, each.permits, each.arrival, each.fence,
+              each.ends, each.hold, each.lease, each.since, each.delay,
+              each.words)
              for each in lock.tickets])
         self.assertEqual(
             (record.live, record.granted, record.used, record.arrival,

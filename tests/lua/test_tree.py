@@ -2,10 +2,11 @@
 
 import itertools
 
+import scripts
 from script_case import ScriptCase
 from scripts import (BROKEN_NOW, BUSY, CONFLICT, EXCLUSIVE, INTENT,
-                     INTENT_SHARED, KEY, LEASE, NEWER, OK, SHARED, UPGRADABLE,
-                     UPGRADE, WAITING, who)
+                     INTENT_SHARED, KEY, LEASE, NEWER, OK, PART, SHARED,
+                     UPGRADABLE, UPGRADE, WAITING, who)
 
 MODES = {"X": EXCLUSIVE, "S": SHARED, "U": UPGRADABLE, "i": INTENT_SHARED,
          "I": INTENT}
@@ -148,21 +149,22 @@ class Record(TreeCase):
 class Wanted(TreeCase):
     def setUp(self):
         super().setUp()
-        self.messages = self.listen(b"broker-1", b"broker-2")
+        self.messages = self.listen(b"watch")
 
     def heard(self):
-        """The brokers and requests of hints since."""
-        return [(int(channel[-1:]), int(text[2:9]))
-                for channel, text in self.messages() if text[:1] == b"G"]
+        """How many messages of it since."""
+        told = self.messages()
+        self.assertEqual(told, [(b"watch", b"I" + KEY.encode())] * len(told))
+        return len(told)
 
     def test_of_the_first_waiter(self):
         self.says(self.take(0, "I"), OK, waited_for=False)
         self.take(1, "i", self.two)
-        self.assertEqual(self.heard(), [])
+        self.assertEqual(self.heard(), 0)
         self.take(2, "X", self.three)
-        self.assertEqual(self.heard(), [(1, 0), (2, 1)])
+        self.assertEqual(self.heard(), 1)
         self.take(3, "X", self.three)
-        self.assertEqual(self.heard(), [])
+        self.assertEqual(self.heard(), 0)
         self.says(self.one.renew(who(0)), OK, waited_for=True)
         self.says(self.two.acquire(who(1), mode=INTENT_SHARED, retry=True), OK,
                   waited_for=True)
@@ -171,12 +173,50 @@ class Wanted(TreeCase):
         self.take(0, "X")
         self.take(1, "I")
         self.take(2, "X")
-        self.assertEqual(self.heard(), [])
+        self.assertEqual(self.heard(), 0)
         self.says(self.one.release(who(0)), OK)
-        self.assertEqual(self.heard(), [(1, 1)])
+        self.assertEqual(self.heard(), 1)
 
     def test_of_one_that_does_not_wait(self):
         self.take(0, "I", self.two)
         self.says(self.take(1, "X", no_queue=True), BUSY)
-        self.assertEqual(self.heard(), [(2, 0)])
+        self.assertEqual(self.heard(), 1)
         self.says(self.two.renew(who(0)), OK, waited_for=False)
+
+
+class Parts(TreeCase):
+    def marks(self):
+        return [ticket.mode for ticket in self.record().living]
+
+    def test_the_mark_stays_with_the_ticket(self):
+        for mode in (EXCLUSIVE, SHARED, UPGRADABLE):
+            self.connection.command("DEL", KEY)
+            result = self.one.acquire(who(0), mode=mode + PART)
+            self.says(self.one.acquire(who(1), mode=SHARED + PART),
+                      OK if mode else WAITING)
+            self.says(self.one.renew(who(0), fence=result.fence), OK)
+            self.assertEqual(self.marks(), [mode + PART, SHARED + PART])
+            claim = self.two.renew(who(0, 2), fence=result.fence, moves=True)
+            self.says(claim, OK)
+            self.assertEqual(claim.about.mode, mode + PART)
+
+    def test_a_later_lock_is_a_part_or_not(self):
+        self.one.acquire(who(0), mode=PART)
+        self.says(self.two.acquire(who(0, 2), moves=True), OK)
+        self.assertEqual(self.marks(), [EXCLUSIVE])
+        self.says(self.one.acquire(who(0, 3), mode=PART, moves=True), OK)
+        self.assertEqual(self.marks(), [PART])
+
+    def test_by_the_short_cuts(self):
+        """They are as fast as locks without a tree."""
+        texts = {name: scripts.replaced(text, "slow = slow or general()",
+                                        "error('the general way')")
+                 if name in scripts.TIMED else text
+                 for name, text in scripts.sources().items()}
+        broker = self.broker_of(b"broker-1", texts=texts)
+        for _ in range(2):  # the first use of the name, and a later one
+            held = broker.acquire(who(0), mode=PART)
+            known = {"arrival": held.arrival, "fence": held.fence}
+            self.says(broker.renew(who(0), **known), OK)
+            self.assertEqual((self.record().version, self.marks()), (1, [PART]))
+            self.says(broker.release(who(0), **known), OK)
