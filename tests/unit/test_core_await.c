@@ -110,6 +110,16 @@ SESSION_TEST(until_free)
     rig_no_op(rig);
 }
 
+/* Redis has forgotten the record: other brokers may have granted since. */
+SESSION_TEST(forgotten)
+{
+    await_held(rig, s, "1 AWAIT a");
+    changed(rig);
+    rig_finish(rig, rig_op(rig, OP_INSPECT),
+        (struct op_result){.status = OP_OK, .arrival = 1, .fence = 5});
+    rig_expect(rig, s, "1 OK");
+}
+
 /* A change costs one inspection, and a further AWAIT none. */
 RIG_TEST(together, rig_new())
 {
@@ -330,6 +340,7 @@ core_await_suite(void)
 
     tcase_add_test(tests, free_at_once);
     tcase_add_test(tests, until_free);
+    tcase_add_test(tests, forgotten);
     tcase_add_test(tests, together);
     tcase_add_test(tests, fresh);
     tcase_add_test(tests, wait_over);

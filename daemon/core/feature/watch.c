@@ -316,7 +316,10 @@ news_take(
         news->note_len =
             news_word(news->note, sizeof(news->note), ticket->note);
     }
-    /* A record that never had a ticket begins with a fence all the same. */
+    /* Redis forgets a record in the end, and with it the last grant. A record
+     * that never had a ticket begins with a fence all the same. */
+    if (result->arrival <= 1 && !core->settings.queues_here)
+        news->last_fence = 0;
     news->last_fence = us_max(news->last_fence, news->fence);
     if (result->arrival > 1)
         news->last_fence = us_max(news->last_fence, result->fence);
