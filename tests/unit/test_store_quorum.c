@@ -1871,6 +1871,24 @@ SRIG_TEST(detached_at_all, srig_quorum(NODES))
     srig_status(rig, op, OP_OK);
 }
 
+/* The detachment ends the turn. A waiter that stayed back for the rest of the
+ * hold tries sooner. */
+SRIG_TEST(detached_turn, srig_quorum(NODES))
+{
+    takes(rig, 7);
+    (void)holds(rig, HOLDER, 50);
+    changed(rig, 1, "Tbroker-2holdfast:{name}");
+    srig_status(rig, wants(rig, OP_ACQUIRE, FIRST), OP_WAITING);
+    all_watch(rig);
+    struct op *op = detaching(rig);
+    all_say(rig, RECORD_OK, 50);
+    srig_status(rig, op, OP_OK);
+    srig_pass(rig, 19);
+    no_hint(rig);
+    srig_pass(rig, 1);
+    one_hint(rig, FIRST);
+}
+
 /* A majority has the hold from now on; it is put nowhere else. It is in this
  * broker's turn no more. A client that could not be told gives it back. */
 SRIG_TEST(detached, srig_quorum(NODES))
@@ -2151,6 +2169,7 @@ store_quorum_suite(void)
     tcase_add_loop_test(tests, unlock_owed, 0, 3);
     tcase_add_test(tests, detached_owed);
     tcase_add_test(tests, detached_at_all);
+    tcase_add_test(tests, detached_turn);
     tcase_add_test(tests, detached);
     tcase_add_test(tests, nothing_asked);
     tcase_add_test(tests, shown);

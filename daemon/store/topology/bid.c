@@ -60,15 +60,24 @@ turn_begins(struct store *store, struct bid *bid)
     bid->held = true;
 }
 
-/* When nothing of this broker's is left, others have the time to try. */
+/* When nothing of this broker's is left, others have the time to try. Its own
+ * waiters may have been told to stay back for longer. */
 static void
 turn_hand_on(const struct store *store, struct turn *turn)
 {
+    struct table_node *at =
+        table_first(&store->quorum->queue_table, turn->hash);
+
     if (turn->held > 0 || store->now_us >= turn_due_us(turn))
         return;
     turn->until_us = store->now_us + TURN_US + 4 * turn->took_us;
     turn->wanted_us = 0;
     turn->grants = 0;
+    for (; at != NULL; at = table_next(at)) {
+        struct queue *queue = container_of(at, struct queue, table);
+        if (queue->stir_us > turn->until_us)
+            queue->stir_us = turn->until_us;
+    }
 }
 
 void
