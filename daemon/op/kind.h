@@ -34,13 +34,20 @@ enum op_status {
 enum mode {
     MODE_EXCLUSIVE = 0,
     MODE_SHARED = 1,
+    MODE_UPGRADABLE = 4, /* one beside those that share */
+    MODE_UPGRADE = 8,    /* exclusive, above another hold of its owner */
 };
+
+/* In the record an upgrade's owner differs from that of the hold below it: in
+ * this bit of the first byte of its hash. */
+#define OWNER_UPGRADE 1u
 
 /* Whether holds of both modes go together. */
 static inline bool
 modes_join(enum mode a, enum mode b)
 {
-    return a == MODE_SHARED && b == MODE_SHARED;
+    return (a == MODE_SHARED && (b == MODE_SHARED || b == MODE_UPGRADABLE)) ||
+           (a == MODE_UPGRADABLE && b == MODE_SHARED);
 }
 
 /* The options of a LOCK. */

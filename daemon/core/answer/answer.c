@@ -185,6 +185,10 @@ reply_mode(struct reply *reply, enum mode mode)
 {
     if (mode == MODE_SHARED)
         reply_pair(reply, "mode", TEXT("shared"));
+    else if (mode == MODE_UPGRADABLE)
+        reply_pair(reply, "mode", TEXT("upgradable"));
+    else if (mode == MODE_UPGRADE)
+        reply_pair_number(reply, "upgrade", 1);
 }
 
 void

@@ -69,6 +69,8 @@ show_mode(const struct op_result *result)
 {
     if (result->limit > 0)
         return TEXT("semaphore");
+    if (result->mode == MODE_UPGRADABLE)
+        return TEXT("upgradable");
     return result->mode == MODE_SHARED ? TEXT("shared") : TEXT("exclusive");
 }
 

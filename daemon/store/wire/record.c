@@ -44,11 +44,12 @@
 #define RESULT_UNSETTLED 4
 #define RESULT_BEYOND    8
 
-#define HEAD_SHARED    1
-#define TICKET_GRANTED 2u
-#define TICKET_CLAIMED 4u
-#define TICKET_BROKEN  16u
-#define MODE_DETACHED  2u
+#define HEAD_SHARED     1
+#define HEAD_UPGRADABLE 64
+#define TICKET_GRANTED  2u
+#define TICKET_CLAIMED  4u
+#define TICKET_BROKEN   16u
+#define MODE_DETACHED   2u
 
 /* Little-endian numbers and doubles, as struct.pack('<...') has them, in the
  * fields of record.def. */
@@ -465,7 +466,10 @@ mode_of(uint64_t byte)
 {
     enum mode mode = (enum mode)(byte & ~(uint64_t)MODE_DETACHED);
 
-    return mode == MODE_SHARED ? mode : MODE_EXCLUSIVE;
+    return mode == MODE_SHARED || mode == MODE_UPGRADABLE ||
+                   mode == MODE_UPGRADE
+               ? mode
+               : MODE_EXCLUSIVE;
 }
 
 /* The kind of a ticket that was taken over. */
@@ -618,6 +622,8 @@ read_ticket(
     ticket->generation = (uint32_t)UINT(whose, IDENTITY, GENERATION);
     memcpy(ticket->owner_hash, whose + AT_IDENTITY_OWNER,
         sizeof(ticket->owner_hash));
+    if (ticket->mode == MODE_UPGRADE)
+        ticket->owner_hash[0] ^= OWNER_UPGRADE;
     ticket->request = UINT(whose, IDENTITY, REQUEST);
     ticket->fence = DOUBLE(at, TICKET, FENCE);
     ticket->arrival = DOUBLE(at, TICKET, ARRIVAL);
@@ -657,7 +663,9 @@ record_read_tickets(struct record_reader *reader, struct op *op,
     size_t width = UINT(head, HEAD, WIDTH);
     uint32_t live = (uint32_t)UINT(head, HEAD, LIVE);
     uint32_t granted = (uint32_t)UINT(head, HEAD, GRANTED);
-    if ((UINT(head, HEAD, FLAGS) & HEAD_SHARED) != 0)
+    if ((UINT(head, HEAD, FLAGS) & HEAD_UPGRADABLE) != 0)
+        result->mode = MODE_UPGRADABLE;
+    else if ((UINT(head, HEAD, FLAGS) & HEAD_SHARED) != 0)
         result->mode = MODE_SHARED;
     result->limit = (uint32_t)UINT(head, HEAD, LIMIT);
     result->used = (uint32_t)UINT(head, HEAD, USED);
@@ -678,6 +686,8 @@ record_read_tickets(struct record_reader *reader, struct op *op,
         if (!read_ticket(at, width, time_us / 1000, ticket))
             return record_refuse(result);
         ticket->late = ticket->late && result->again_ms == 0;
+        if (ticket->granted && ticket->mode == MODE_UPGRADE)
+            result->mode = MODE_UPGRADE;
         /* An ended ticket that is not struck out yet counts no more, unless
          * nobody can say whether it has ended. */
         uint32_t *counted =
