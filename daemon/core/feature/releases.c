@@ -20,6 +20,7 @@
 #include "daemon/core/model/lock.h"
 #include "daemon/core/model/op_pool.h"
 #include "daemon/core/model/times.h"
+#include "daemon/core/model/upgrade.h"
 #include "daemon/op/op.h"
 
 #include "daemon/base/assert.h"
@@ -169,7 +170,7 @@ releases_note(struct core *core, const struct ticket *ticket, uint64_t sent_us)
     if (release == NULL)
         return;
     memcpy(release->session, ticket->session_id, sizeof(release->session));
-    release->owner_hash = ticket->owner_hash;
+    release->owner_hash = ticket_record_owner(ticket);
     release->request = handle_pack(slab_handle(&core->tickets, ticket));
     release->arrival = ticket->stray ? 0 : ticket->arrival;
     release->generation = ticket->generation;

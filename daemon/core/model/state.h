@@ -69,6 +69,7 @@ struct core {
     uint64_t serial;
     uint32_t held;
     uint32_t waiting;
+    uint32_t upgrades; /* tickets of them, in any state */
     uint32_t awaiting; /* watches of AWAITs */
     uint32_t away;     /* sessions without a connection */
     bool stopping;

@@ -19,6 +19,7 @@
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/stats.h"
 #include "daemon/core/model/times.h"
+#include "daemon/core/model/upgrade.h"
 #include "daemon/op/op.h"
 
 #include "daemon/base/assert.h"
@@ -47,20 +48,57 @@ ticket_hash(const struct core *core, const struct session *session,
     return hash_bytes(&core->hash_key, &key, sizeof(key));
 }
 
-struct ticket *
-ticket_find(const struct core *core, const struct session *session,
-    const struct lock *lock, struct text owner)
+/* An owner's hash, as the record has it for an upgrade. */
+static uint64_t
+upgrade_hash(uint64_t owner_hash)
 {
-    uint64_t hash = ticket_hash(core, session, lock, owner_hash(owner));
+    uint8_t bytes[sizeof(owner_hash)];
+
+    memcpy(bytes, &owner_hash, sizeof(bytes));
+    bytes[0] ^= OWNER_UPGRADE;
+    memcpy(&owner_hash, bytes, sizeof(bytes));
+    return owner_hash;
+}
+
+uint64_t
+ticket_record_owner(const struct ticket *ticket)
+{
+    return ticket->upgrade ? upgrade_hash(ticket->owner_hash)
+                           : ticket->owner_hash;
+}
+
+static struct ticket *
+ticket_at(const struct core *core, const struct session *session,
+    const struct lock *lock, struct text owner, bool upgrade)
+{
+    uint64_t whose = owner_hash(owner);
+    uint64_t hash =
+        ticket_hash(core, session, lock, upgrade ? upgrade_hash(whose) : whose);
 
     for (struct table_node *node = table_first(&core->ticket_table, hash);
          node != NULL; node = table_next(node)) {
         struct ticket *ticket = container_of(node, struct ticket, table);
         if (ticket->session == session && ticket->lock == lock &&
+            ticket->upgrade == upgrade &&
             text_equal(ticket_owner(ticket), owner))
             return ticket;
     }
     return NULL;
+}
+
+struct ticket *
+ticket_find(const struct core *core, const struct session *session,
+    const struct lock *lock, struct text owner)
+{
+    return ticket_at(core, session, lock, owner, false);
+}
+
+struct ticket *
+ticket_find_upgrade(const struct core *core, const struct session *session,
+    const struct lock *lock, struct text owner)
+{
+    return core->upgrades > 0 ? ticket_at(core, session, lock, owner, true)
+                              : NULL;
 }
 
 /* One more of the session, or one less; of its user likewise. */
@@ -77,7 +115,7 @@ session_count_ticket(struct session *session, int change)
  * put a request to it. NULL: there is no room. */
 static struct ticket *
 ticket_create(struct core *core, struct session *session, struct lock *lock,
-    struct text owner)
+    struct text owner, bool upgrade)
 {
     struct ticket *ticket = slab_alloc(&core->tickets);
 
@@ -99,13 +137,15 @@ ticket_create(struct core *core, struct session *session, struct lock *lock,
     memcpy(ticket->owner, owner.at, owner.len);
     ticket->owner_len = (uint8_t)owner.len;
     ticket->owner_hash = owner_hash(owner);
+    ticket->upgrade = upgrade;
+    core->upgrades += upgrade;
     lock_ref(lock);
     list_push_back(&lock->tickets, &ticket->lock_link);
     list_push_back(&session->tickets, &ticket->session_link);
     session_count_ticket(session, 1);
     owner_joined(core, ticket);
     table_insert(&core->ticket_table, &ticket->table,
-        ticket_hash(core, session, lock, ticket->owner_hash));
+        ticket_hash(core, session, lock, ticket_record_owner(ticket)));
     return ticket;
 }
 
@@ -118,15 +158,15 @@ user_holds_enough(const struct core *core, const struct session *session)
     return max > 0 && session->user != NULL && session->user->tickets >= max;
 }
 
-struct ticket *
-ticket_obtain(struct core *core, struct session *session, struct text name,
-    struct text owner, const char **limit)
+static struct ticket *
+ticket_obtain_at(struct core *core, struct session *session, struct text name,
+    struct text owner, bool upgrade, const char **limit)
 {
     struct lock *lock = lock_obtain(core, name);
     struct ticket *ticket = NULL;
 
     if (lock != NULL)
-        ticket = ticket_find(core, session, lock, owner);
+        ticket = ticket_at(core, session, lock, owner, upgrade);
     if (ticket == NULL && session->ticket_count >= core->settings.holds_max) {
         count(core->counters, COUNTER_limit_holds);
         *limit = "holds";
@@ -135,7 +175,7 @@ ticket_obtain(struct core *core, struct session *session, struct text name,
         *limit = "user_holds";
     } else if (ticket == NULL) {
         if (lock != NULL)
-            ticket = ticket_create(core, session, lock, owner);
+            ticket = ticket_create(core, session, lock, owner, upgrade);
         if (ticket == NULL) {
             count(core->counters, COUNTER_limit_tickets);
             *limit = "tickets";
@@ -144,6 +184,20 @@ ticket_obtain(struct core *core, struct session *session, struct text name,
     if (lock != NULL)
         lock_unref(core, lock);
     return ticket;
+}
+
+struct ticket *
+ticket_obtain(struct core *core, struct session *session, struct text name,
+    struct text owner, const char **limit)
+{
+    return ticket_obtain_at(core, session, name, owner, false, limit);
+}
+
+struct ticket *
+ticket_obtain_upgrade(struct core *core, struct session *session,
+    struct text name, struct text owner, const char **limit)
+{
+    return ticket_obtain_at(core, session, name, owner, true, limit);
 }
 
 void
@@ -174,6 +228,8 @@ ticket_free(struct core *core, struct ticket *ticket)
     wheel_remove(&core->wheel, &ticket->timer);
     list_remove(&ticket->lock_link);
     list_remove(&ticket->stir_link);
+    require(core->upgrades >= ticket->upgrade);
+    core->upgrades -= ticket->upgrade;
     slab_free(&core->tickets, ticket);
     lock_unref(core, lock);
 }
@@ -441,7 +497,8 @@ ticket_op(struct core *core, struct ticket *ticket, enum op_kind kind)
         return NULL;
     op->generation = ticket->generation;
     memcpy(op->session, ticket->session_id, sizeof(op->session));
-    memcpy(op->owner_hash, &ticket->owner_hash, sizeof(op->owner_hash));
+    uint64_t owner = ticket_record_owner(ticket);
+    memcpy(op->owner_hash, &owner, sizeof(op->owner_hash));
     op->request = handle_pack(handle);
     op->place = ticket->place;
     op->arrival = ticket->stray && kind != OP_RECLAIM ? 0 : ticket->arrival;
@@ -507,7 +564,7 @@ ticket_rebind(struct core *core, struct ticket *ticket, struct session *session)
     session->held += held;
     session->waiting += waiting;
     table_insert(&core->ticket_table, &ticket->table,
-        ticket_hash(core, session, ticket->lock, ticket->owner_hash));
+        ticket_hash(core, session, ticket->lock, ticket_record_owner(ticket)));
 }
 
 void

@@ -125,6 +125,7 @@ struct ticket {
     bool moving;    /* it was claimed, and Redis has not confirmed it */
     bool used;      /* any state: its request id has been used */
     bool reborn;    /* HELD: it was put again, and not claimed since */
+    bool upgrade;   /* any state: it is exclusive, above another hold */
     bool stray;     /* put again without an answer: its number is not known */
     bool requeued;  /* it was gone, perhaps to a later connection's broker */
     uint32_t taken; /* that generation has it, elsewhere; 0: none */
@@ -169,8 +170,7 @@ void ticket_log(const struct ticket *ticket, enum log_level level,
 /* Time in ms that the client may count on without more from the broker. */
 uint64_t ticket_ttl_ms(const struct core *core, const struct ticket *ticket);
 
-/* Time in ms that is left of the lease= of a hold, by the belief of its client.
- * The hold has such a lease. */
+/* Time in ms that the hold's client believes to be left of its lease=. */
 uint64_t ticket_lease_ms(const struct core *core, const struct ticket *ticket);
 
 /* Counts the deadline for PING: attended tickets, those with lease= apart. */

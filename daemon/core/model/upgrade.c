@@ -1,0 +1,98 @@
+/*
+ * Upgrades: which of an owner's two tickets a request is about. ticket.c finds
+ * and creates them.
+ */
+#include "daemon/core/model/upgrade.h"
+
+#include "daemon/core/model/lock.h"
+#include "daemon/core/model/request.h"
+#include "daemon/core/model/session_table.h"
+
+#include "daemon/base/assert.h"
+
+const char *
+lock_mode(const struct core *core, struct text word, enum mode *mode)
+{
+    if (text_equal(word, TEXT("shared")))
+        *mode = MODE_SHARED;
+    else if (text_equal(word, TEXT("upgradable")))
+        *mode = MODE_UPGRADABLE;
+    else if (word.len > 0 && !text_equal(word, TEXT("exclusive")))
+        return "mode= must be exclusive, shared or upgradable";
+    if (*mode == MODE_UPGRADABLE && core->settings.no_semaphores)
+        return "mode=upgradable is not supported with redis.topology quorum";
+    return NULL;
+}
+
+struct ticket *
+ticket_meant(const struct core *core, const struct session *session,
+    const struct lock *lock, struct text owner, uint64_t fence)
+{
+    struct ticket *base = ticket_find(core, session, lock, owner);
+    struct ticket *upgrade = ticket_find_upgrade(core, session, lock, owner);
+
+    if (!upgrade_stands(upgrade))
+        return base;
+    if (base != NULL && fence > 0 && fence != upgrade->fence)
+        return base;
+    return upgrade;
+}
+
+struct ticket *
+ticket_for_lock(struct core *core, struct session *session, struct text name,
+    struct text owner, const char **limit)
+{
+    const struct lock *lock = core->upgrades > 0 ? lock_find(core, name) : NULL;
+
+    if (lock != NULL && ticket_find(core, session, lock, owner) == NULL) {
+        struct ticket *upgrade =
+            ticket_find_upgrade(core, session, lock, owner);
+        if (upgrade_stands(upgrade))
+            return upgrade;
+    }
+    return ticket_obtain(core, session, name, owner, limit);
+}
+
+struct ticket *
+ticket_base(const struct core *core, const struct ticket *upgrade)
+{
+    if (upgrade->session == NULL)
+        return NULL;
+    return ticket_find(
+        core, upgrade->session, upgrade->lock, ticket_owner(upgrade));
+}
+
+uint32_t
+ticket_all_holds(const struct core *core, const struct ticket *ticket)
+{
+    const struct ticket *other = NULL;
+
+    if (ticket->upgrade)
+        other = ticket_base(core, ticket);
+    else if (ticket->session != NULL)
+        other = ticket_find_upgrade(
+            core, ticket->session, ticket->lock, ticket_owner(ticket));
+    return ticket->holds + (other != NULL ? other->holds : 0);
+}
+
+void
+ticket_set_ask(struct ticket *ticket, const struct ask *ask)
+{
+    ticket->ask = *ask;
+    if (ticket->upgrade)
+        ticket->ask.mode = MODE_UPGRADE;
+    else if (ask->mode == MODE_UPGRADE)
+        ticket->ask.mode = MODE_EXCLUSIVE;
+}
+
+void
+request_hand(struct core *core, struct request *request, struct ticket *ticket)
+{
+    require(request->state == REQUEST_QUEUED && request->ticket != ticket);
+    require(request->session == ticket->session);
+    require(request->ticket->lock == ticket->lock);
+    list_remove(&request->ticket_link);
+    request->ticket = ticket;
+    list_push_back(&ticket->requests, &request->ticket_link);
+    ticket_stir(core, ticket);
+}
