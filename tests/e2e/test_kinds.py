@@ -59,8 +59,8 @@ class SharedTest(KindsCase):
         fence = reader.ok("LOCK s mode=shared").fence
         tag = writer.waits("LOCK s")
         reader.ok("LOCK s mode=shared", fence=fence, count=2)
-        reader.err("LOCK s", "CONFLICT")
-        reader.err("LOCK s mode=exclusive wait=0", "CONFLICT")
+        reader.err("LOCK s mode=upgradable", "CONFLICT")
+        reader.err("LOCK s limit=2 wait=0", "CONFLICT")
         reader.ok("UNLOCK s", count=1)
         reader.ok("UNLOCK s", count=0)
         writer.granted(tag)
@@ -354,7 +354,7 @@ class MoveTest(KindsCase):
         heir.ok(f"CLAIM r fence={shared}")
         self.assertEqual([item.pairs.get("note") for item
                           in heir.ok("HELD").items], ["inventory", None])
-        heir.err("LOCK r", "CONFLICT")
+        heir.err("LOCK r mode=upgradable", "CONFLICT")
         heir.err(f"CLAIM nothing fence={fence}", "LOST")
         next_one.ok(f"HELLO keep=30s resume={waiting} gen=2")
         tag = next_one.waits("LOCK m")

@@ -642,7 +642,7 @@ class ErrorTest(BrokerCase):
 
     def produce_conflict(self):
         client = self.connect("LOCK errors/conflict mode=shared")
-        return client.err("LOCK errors/conflict", "CONFLICT")
+        return client.err("LOCK errors/conflict limit=2", "CONFLICT")
 
     def produce_deadlock(self):
         one, two = self.connect(), self.connect()

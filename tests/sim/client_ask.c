@@ -233,15 +233,12 @@ wish_misfits(struct task *task, struct wish *wish)
         wish->permits = wish->permits > 1 ? wish->permits - 1 : 2;
         return true;
     }
-    if (wish->limit > 0 || world_odds(world, 3)) {
+    if (wish->limit > 0 || world_odds(world, 3) || task->shares) {
         wish->limit++;
         wish->shared = false;
         return true;
     }
-    if (!task->shares)
-        return false;
-    wish->shared = false;
-    return true;
+    return false;
 }
 
 /* It gives up what only it had, from now on. */

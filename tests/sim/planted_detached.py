@@ -67,9 +67,8 @@ PLANTED = {
         "news->waiters = result->waiters + result->holders +",
         "WANTED counts holders among those who wait"),
     "wanted-again": (
-        "watch_grows", "watch->lock->news.waiters > watch->told_waiters",
-        "watch->lock->news.waiters >= watch->told_waiters &&\n"
-        "        watch->lock->news.waiters > 0",
+        "watch_grows", "waiters > watch->told_waiters",
+        "waiters >= watch->told_waiters && waiters > 0",
         "WANTED is told again, though no more wait"),
     "wanted-never": (
         "watch_grows", "return watch_hold(core, watch) != NULL;",

@@ -269,7 +269,9 @@ RIG_TEST(shared_elsewhere, rig_new())
     rig_say(rig, u, "1 CLAIM a fence=6");
     finish_shared(rig, 6);
     rig_expect(rig, u, "1 OK fence=6 ttl_ms=~ count=1");
-    rig_ask(rig, u, "2 LOCK a", "2 ERR CONFLICT retry=0");
+    rig_say(rig, u, "2 LOCK a");
+    rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_CONFLICT); /* an upgrade */
+    rig_expect(rig, u, "2 ERR CONFLICT retry=0");
     rig_ask(
         rig, u, "3 HELD", "3 ITEM name=a fence=6 ttl_ms=~ count=1 mode=shared");
 }

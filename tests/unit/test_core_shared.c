@@ -75,7 +75,7 @@ static const struct reentry_of_each_kind_row {
     {"LOCK a", "2 LOCK a mode=exclusive wait=0", true},
     {"LOCK a", "2 LOCK a limit=1", false},
     {"LOCK a mode=shared", "2 LOCK a mode=shared", true},
-    {"LOCK a mode=shared", "2 LOCK a", false},
+    {"LOCK a mode=shared", "2 LOCK a mode=upgradable", false},
     {"LOCK a mode=shared", "2 LOCK a limit=1", false},
     {"LOCK a limit=3 permits=2", "2 LOCK a limit=3 permits=2", true},
     {"LOCK a limit=3 permits=2", "2 LOCK a limit=3", false},
@@ -117,6 +117,7 @@ SESSION_TEST(downgrade)
     rig_silent(rig, s);
     rig_granted(rig, op, 5);
     rig_expect(rig, s, "2 OK fence=5 ttl_ms=~ count=2");
+    rig_status(rig, rig_op(rig, OP_ACQUIRE), OP_CONFLICT); /* an upgrade */
     rig_expect(rig, s, "3 ERR CONFLICT retry=0");
     rig_expect(rig, s, "4 OK count=1");
     rig_no_op(rig);
@@ -164,7 +165,7 @@ SESSION_TEST(downgrade_in_doubt)
     rig_say(rig, s, "2 LOCK a mode=shared");
     rig_status(rig, rig_op(rig, OP_RENEW), row->status);
     rig_expect(rig, s, row->answer);
-    rig_ask(rig, s, "3 LOCK a", "3 ERR CONFLICT retry=0");
+    rig_ask(rig, s, "3 LOCK a limit=1", "3 ERR CONFLICT retry=0");
     rig_pass(rig, 120);
     struct op *op = rig_op(rig, OP_RENEW);
     ck_assert(op->shares);

@@ -17,6 +17,7 @@
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/stats.h"
 #include "daemon/core/model/ticket.h"
+#include "daemon/core/model/upgrade.h"
 #include "daemon/core/ticket/states.h"
 #include "daemon/core/ticket/tickets.h"
 #include "daemon/op/op.h"
@@ -118,7 +119,10 @@ command_to_ticket(
     struct core *core, struct request *request, const struct request_line *line)
 {
     const char *limit;
-    struct ticket *ticket = ticket_obtain(core, request->session,
+    bool upgrade = request_value(line, REQUEST_KEY_UPGRADE, 0) != 0;
+    struct ticket *ticket = (request->command == COMMAND_LOCK ? ticket_for_lock
+                             : upgrade ? ticket_obtain_upgrade
+                                       : ticket_obtain)(core, request->session,
         line->argument, request_word(line, REQUEST_KEY_OWNER), &limit);
 
     require(request->ticket == NULL && list_empty(&request->ticket_link));
@@ -142,9 +146,10 @@ lock_ask(
     uint64_t limit = request_value(line, REQUEST_KEY_LIMIT, 0);
     uint64_t permits = request_value(line, REQUEST_KEY_PERMITS, 1);
     bool semaphore = request_has(line, REQUEST_KEY_LIMIT);
+    const char *wrong = lock_mode(core, mode, &ask->mode);
 
-    if (text_equal(mode, TEXT("shared")))
-        ask->mode = MODE_SHARED;
+    if (wrong != NULL)
+        return wrong;
     ask->permits = (uint32_t)permits;
     ask->permits_max = (uint32_t)limit;
     ask->delay_ms = (uint32_t)request_value(line, REQUEST_KEY_DELAY, 0);
@@ -152,9 +157,6 @@ lock_ask(
         request_value(line, REQUEST_KEY_LEASE, 0);
     if (line_is_detached(line) && line->name_count > 1)
         return "detached=1 takes one name";
-    if (mode.len > 0 && ask->mode == MODE_EXCLUSIVE &&
-        !text_equal(mode, TEXT("exclusive")))
-        return "mode= must be exclusive or shared";
     if (semaphore && mode.len > 0)
         return "a semaphore (limit=) has no mode=";
     if (!semaphore && request_has(line, REQUEST_KEY_PERMITS))
@@ -175,7 +177,7 @@ lock_would_reenter(const struct core *core, const struct session *session,
 {
     const struct lock *lock = lock_find(core, name);
     const struct ticket *ticket =
-        lock != NULL ? ticket_find(core, session, lock, owner) : NULL;
+        lock != NULL ? ticket_meant(core, session, lock, owner, 0) : NULL;
 
     if (ticket == NULL)
         return false;
@@ -404,8 +406,9 @@ command_of_hold(
         return;
     }
     if (lock != NULL)
-        ticket = ticket_find(
-            core, session, lock, request_word(line, REQUEST_KEY_OWNER));
+        ticket = ticket_meant(core, session, lock,
+            request_word(line, REQUEST_KEY_OWNER),
+            request_value(line, REQUEST_KEY_FENCE, 0));
     if (ticket == NULL) {
         answer_error(core, session, line->tag, ERROR_NOTHELD,
             fence_text(ERROR_NOTHELD, line->command,

@@ -33,6 +33,9 @@ detached_objection(const struct request_line *line)
     if (line->command != COMMAND_UNLOCK &&
         line->value[REQUEST_KEY_LEASE] > OP_DETACHED_MAX_MS)
         return "with detached=1, lease= must be at most 24h";
+    if (line->command == COMMAND_LOCK && request_has(line, REQUEST_KEY_MODE) &&
+        text_equal(line->word[REQUEST_KEY_MODE], TEXT("upgradable")))
+        return "detached=1 takes no mode=upgradable";
     if (line->command == COMMAND_LOCK)
         return request_has(line, REQUEST_KEY_WANTED)
                    ? "detached=1 takes no wanted=: no client holds the lock"

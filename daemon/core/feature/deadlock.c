@@ -302,6 +302,15 @@ find_left(const struct core *core, struct reading *reading)
     }
 }
 
+/* Whether one of them is an upgrade of the other. */
+static bool
+is_same_owner(const struct op_ticket *a, const struct op_ticket *b)
+{
+    return (a->mode == MODE_UPGRADE) != (b->mode == MODE_UPGRADE) &&
+           memcmp(a->session, b->session, 16) == 0 &&
+           memcmp(a->owner_hash, b->owner_hash, 8) == 0;
+}
+
 /* Whether the one at `other`, before that at `own`, must go first. */
 static bool
 in_the_way(const struct reading *reading, uint32_t own, uint32_t other)
@@ -310,7 +319,8 @@ in_the_way(const struct reading *reading, uint32_t own, uint32_t other)
     const struct op_ticket *before = &result->tickets[other];
 
     require(other < own && own < result->ticket_count);
-    if (reading->left[other] || is_over(before))
+    if (reading->left[other] || is_over(before) ||
+        is_same_owner(&result->tickets[own], before))
         return false;
     if (result->limit > 0)
         return before->granted && result->holders == 1;
@@ -322,15 +332,17 @@ in_the_way(const struct reading *reading, uint32_t own, uint32_t other)
  * holds: a hold of the same owner is one of an earlier request, which nobody
  * renews, and ends. A detached hold is not the owner's. */
 static uint32_t
-own_place(const struct op_result *result, const struct probe_node *own)
+own_place(
+    const struct op_result *result, const struct probe_node *own, bool upgrade)
 {
     uint32_t place = result->ticket_count;
 
     for (uint32_t i = 0; i < result->ticket_count; i++) {
-        if (!is_owner(&result->tickets[i], own) ||
-            is_over(&result->tickets[i]) || result->tickets[i].detached)
+        const struct op_ticket *ticket = &result->tickets[i];
+        if (!is_owner(ticket, own) || is_over(ticket) || ticket->detached ||
+            (ticket->mode == MODE_UPGRADE) != upgrade)
             continue;
-        if (result->tickets[i].granted)
+        if (ticket->granted)
             return result->ticket_count;
         place = i;
     }
@@ -498,7 +510,7 @@ probe_read(
 
     require(list_empty(&probe->link) && probe->count <= PROBE_NODES);
     if (ticket != NULL)
-        own = own_place(reading->result, &probe->nodes[at]);
+        own = own_place(reading->result, &probe->nodes[at], ticket->upgrade);
     if (ticket != NULL && probe->count == 0 && ticket->looked < DOUBLED &&
         ticket->ask.permits_max == 0)
         ticket->looked++;
@@ -682,9 +694,10 @@ probe_stands(const struct core *core, const struct probe *probe)
     LIST_EACH (link, &session->tickets) {
         const struct ticket *ticket =
             container_of(link, struct ticket, session_link);
-        if (ticket->lock == lock && ticket->owner_hash == node->owner)
-            return ticket->state == TICKET_HELD ||
-                   (node->fence == 0 && ticket->state == TICKET_WAITING);
+        if (ticket->lock == lock && ticket->owner_hash == node->owner &&
+            (ticket->state == TICKET_HELD ||
+                (node->fence == 0 && ticket->state == TICKET_WAITING)))
+            return true;
     }
     return false;
 }

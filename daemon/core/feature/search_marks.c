@@ -65,7 +65,7 @@ search_covers(const struct core *core, uint64_t search,
     uint64_t arrival = ticket->arrival + behind;
 
     require(ticket->state == TICKET_WAITING);
-    if (core->settings.queues_here)
+    if (core->settings.queues_here || ticket->upgrade)
         return !behind &&
                mark_stands(core, mark_hash(search, MARK_WAIT, wait), 0);
     if (mark_stands(core, mark_hash(search, MARK_EXCLUSIVE, lock), arrival))
@@ -83,7 +83,7 @@ search_visits(struct core *core, uint64_t search, const struct ticket *ticket)
     struct handle wait = slab_handle(&core->tickets, ticket);
 
     require(ticket->state == TICKET_WAITING);
-    if (core->settings.queues_here)
+    if (core->settings.queues_here || ticket->upgrade)
         mark_set(core, mark_hash(search, MARK_WAIT, wait), 0);
     else
         mark_set(core, mark_hash(search, kind, lock), ticket->arrival);

@@ -22,6 +22,7 @@
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/model/times.h"
+#include "daemon/core/model/upgrade.h"
 #include "daemon/core/ticket/tickets.h"
 #include "daemon/op/op.h"
 
@@ -73,18 +74,33 @@ watch_hold(const struct core *core, const struct watch *watch)
     return ticket_known_holds(ticket) > 0 ? ticket : NULL;
 }
 
+/* The waiters for the hold, without its own upgrade. */
+static uint32_t
+watch_waiters(const struct core *core, const struct watch *watch)
+{
+    const struct ticket *hold = slab_get(&core->tickets, watch->ticket);
+    uint32_t waiters = watch->lock->news.waiters;
+
+    require(hold != NULL && hold->lock == watch->lock);
+    const struct ticket *upgrade = ticket_find_upgrade(
+        core, hold->session, hold->lock, ticket_owner(hold));
+    bool own = upgrade != NULL && upgrade->state == TICKET_WAITING;
+    return waiters - (own && waiters > 0);
+}
+
 static void
 watch_tell_wanted(struct core *core, struct watch *watch)
 {
+    uint32_t waiters = watch_waiters(core, watch);
     const struct ticket *ticket = watch_hold(core, watch);
     struct reply reply = answer_event(core, EVENT_WANTED);
 
     require(ticket != NULL && watch->lock->waiters_watched > 0);
     reply_word(&reply, lock_name(watch->lock));
-    reply_pair_number(&reply, "waiters", watch->lock->news.waiters);
+    reply_pair_number(&reply, "waiters", waiters);
     reply_pair_if(&reply, "owner", ticket_owner(ticket));
     answer_end(core, watch->session, &reply);
-    watch->told_waiters = watch->lock->news.waiters;
+    watch->told_waiters = waiters;
 }
 
 static void
@@ -120,9 +136,11 @@ watch_tell(struct core *core, struct watch *watch)
 static bool
 watch_grows(const struct core *core, struct watch *watch)
 {
-    if (watch->lock->news.waiters > watch->told_waiters)
+    uint32_t waiters = watch_waiters(core, watch);
+
+    if (waiters > watch->told_waiters)
         return watch_hold(core, watch) != NULL;
-    watch->told_waiters = watch->lock->news.waiters;
+    watch->told_waiters = waiters;
     return false;
 }
 

@@ -12,6 +12,7 @@
 #include "daemon/core/model/stats.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/model/times.h"
+#include "daemon/core/model/upgrade.h"
 #include "daemon/core/ticket/tickets.h"
 #include "daemon/op/op.h"
 
@@ -326,6 +327,17 @@ acquire_granted(
         result->sent_us, result->ttl_ms);
 }
 
+static void
+acquire_conflict(struct core *core, struct request *request, uint32_t limit)
+{
+    if (!request->ticket->upgrade)
+        request_conflict(core, request, limit);
+    else
+        request_refuse(core, request, ERROR_CONFLICT,
+            "others share the lock: a shared hold becomes exclusive only while "
+            "it is alone; use mode=upgradable");
+}
+
 void
 acquire_done(
     struct core *core, struct ticket *ticket, const struct op_result *result)
@@ -357,7 +369,7 @@ acquire_done(
     case OP_CONFLICT:
         count(core->counters, COUNTER_refused_conflict);
         if (request != NULL)
-            request_conflict(core, request, result->ahead);
+            acquire_conflict(core, request, result->ahead);
         ticket_rest(core, ticket);
         return;
     case OP_FULL:
@@ -414,7 +426,7 @@ claim_done(
             code = ERROR_LOST;
             break;
         }
-        ticket->ask = result->ask;
+        ticket_set_ask(ticket, &result->ask);
         ticket_set_note(ticket, result->note);
         hold_was_foreign(core, ticket, result);
         acquire_granted(core, ticket, result);
@@ -535,7 +547,8 @@ wait_refresh_done(struct core *core, struct ticket *ticket, const struct op *op)
     if (op->moves &&
         (result->status == OP_OK || result->status == OP_WAITING)) {
         ticket->moving = false;
-        ticket->ask = result->ask; /* it may be a later wait than was known */
+        /* It may be a later wait than was known. */
+        ticket_set_ask(ticket, &result->ask);
     }
     switch (result->status) {
     case OP_OK:

@@ -5,8 +5,11 @@
  */
 #include "daemon/core/ticket/tickets.h"
 
+#include "daemon/core/model/lock.h"
 #include "daemon/core/model/op_pool.h"
+#include "daemon/core/model/request.h"
 #include "daemon/core/model/ticket.h"
+#include "daemon/core/model/upgrade.h"
 #include "daemon/core/ticket/states.h"
 #include "daemon/op/op.h"
 
@@ -26,6 +29,32 @@ wait_serve(struct core *core, struct ticket *ticket)
     return false;
 }
 
+/* Whether the ticket below an upgrade that has ended takes the request: all but
+ * another upgrade. Or the request is refused, since there is no room. */
+static bool
+idle_hands_down(
+    struct core *core, const struct ticket *ticket, struct request *request)
+{
+    const struct ask *ask = &request->ask;
+    bool locks = request->command == COMMAND_LOCK;
+    const char *limit = NULL;
+
+    if (!ticket->upgrade || request->command == COMMAND_CLAIM)
+        return false;
+    struct ticket *base = ticket_base(core, ticket);
+    if (locks && base != NULL && ask->mode == MODE_EXCLUSIVE &&
+        ask->permits_max == 0 && ask->detach_ms == 0)
+        return false;
+    if (locks && base == NULL)
+        base = ticket_obtain(core, request->session, lock_name(ticket->lock),
+            ticket_owner(ticket), &limit);
+    if (base != NULL)
+        request_hand(core, request, base);
+    else if (locks)
+        request_limit(core, request, limit);
+    return base != NULL || locks;
+}
+
 /* IDLE: the first request of those that stand at it. False: there is none to be
  * served, and the ticket may be gone. */
 static bool
@@ -39,6 +68,8 @@ idle_serve(struct core *core, struct ticket *ticket, struct request *request)
         return false;
     if (request->state == REQUEST_ENDED)
         request_refuse(core, request, request->end_code, request->end_why);
+    else if (idle_hands_down(core, ticket, request))
+        return true;
     else if (request->command == COMMAND_LOCK)
         ticket_begin(core, ticket, request);
     else if (request->command == COMMAND_CLAIM)

@@ -140,6 +140,9 @@ ticket_rival(const struct ticket *ticket)
     LIST_EACH (link, &ticket->lock->holders) {
         struct ticket *holder = container_of(link, struct ticket, holder_link);
         permits += holder->ask.permits;
+        if (holder->upgrade != ticket->upgrade && holder->who == ticket->who &&
+            ticket->who != NULL)
+            continue;
         if (ticket->ask.permits_max == 0 &&
             modes_join(ticket->ask.mode, holder->ask.mode))
             continue;

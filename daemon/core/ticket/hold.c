@@ -15,11 +15,13 @@
 
 #include "daemon/core/answer/answer.h"
 #include "daemon/core/model/hooks.h"
+#include "daemon/core/model/lock.h"
 #include "daemon/core/model/request.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/stats.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/model/times.h"
+#include "daemon/core/model/upgrade.h"
 #include "daemon/core/ticket/tickets.h"
 #include "daemon/op/op.h"
 
@@ -43,7 +45,7 @@ answer_hold(struct core *core, struct request *request, struct ticket *ticket)
 
     reply_pair_number(&reply, "fence", ticket->fence);
     reply_pair_number(&reply, "ttl_ms", ticket_ttl_ms(core, ticket));
-    reply_pair_number(&reply, "count", ticket->holds);
+    reply_pair_number(&reply, "count", ticket_all_holds(core, ticket));
     answer_lease(core, &reply, ticket);
     reply_ignored(&reply, hold_ignores(ticket, request, request->ask.hold_ms));
     answer_end(core, request->session, &reply);
@@ -284,9 +286,55 @@ hold_objection(const struct ticket *ticket, const struct request *request)
         return "limit= is another one than that of the lock";
     if (held->permits != asked->permits)
         return "permits= are other ones than those of the hold";
-    if (held->mode == MODE_SHARED && asked->mode == MODE_EXCLUSIVE)
+    if (asked->mode == MODE_UPGRADABLE && held->mode != MODE_UPGRADABLE)
+        return "the hold is of another mode: give it back before "
+               "mode=upgradable";
+    if (asked->mode == MODE_SHARED && held->mode == MODE_UPGRADE)
+        return "the owner has upgraded its hold: UNLOCK the upgrade first";
+    if (asked->mode == MODE_EXCLUSIVE &&
+        (held->mode == MODE_SHARED || held->mode == MODE_UPGRADABLE))
         return "a shared hold cannot become exclusive: give it back first";
     return NULL;
+}
+
+/* Whether the LOCK is for an upgrade of the hold. */
+static bool
+hold_may_upgrade(const struct core *core, const struct ticket *ticket,
+    const struct request *request)
+{
+    enum mode mode = ticket->ask.mode;
+
+    return (mode == MODE_SHARED || mode == MODE_UPGRADABLE) &&
+           request->ask.mode == MODE_EXCLUSIVE &&
+           request->ask.permits_max == ticket->ask.permits_max &&
+           ticket->ask.permits_max == 0 && request->ask.detach_ms == 0 &&
+           !core->settings.no_semaphores &&
+           (ticket->fate != FATE_UNATTENDED ||
+               ticket_find_upgrade(core, ticket->session, ticket->lock,
+                   ticket_owner(ticket)) != NULL);
+}
+
+/* The request goes to the upgrade's own ticket, and those for the hold that
+ * come behind it: the hold stays as it is, whatever becomes of the upgrade. See
+ * DESIGN.md D1.8. */
+static void
+hold_upgrade(struct core *core, struct ticket *ticket, struct request *request)
+{
+    const char *limit;
+    struct ticket *upgrade = ticket_obtain_upgrade(core, ticket->session,
+        lock_name(ticket->lock), ticket_owner(ticket), &limit);
+
+    if (upgrade == NULL) {
+        request_limit(core, request, limit);
+        return;
+    }
+    if (request->state != REQUEST_QUEUED)
+        request_move(request, REQUEST_QUEUED);
+    request_hand(core, request, upgrade);
+    while ((request = ticket_request(ticket)) != NULL &&
+           request->command != COMMAND_LOCK &&
+           request->command != COMMAND_CLAIM && request->fence == 0)
+        request_hand(core, request, upgrade);
 }
 
 /*
@@ -299,6 +347,10 @@ hold_misfits(struct core *core, struct ticket *ticket, struct request *request,
     const char *why)
 {
     require(why != NULL || ticket->fate == FATE_UNATTENDED);
+    if (hold_may_upgrade(core, ticket, request)) {
+        hold_upgrade(core, ticket, request);
+        return false;
+    }
     if (ticket->fate != FATE_UNATTENDED) {
         count(core->counters, COUNTER_refused_conflict);
         request_refuse(core, request, ERROR_CONFLICT, why);
@@ -401,7 +453,7 @@ hold_unlock(struct core *core, struct ticket *ticket, struct request *request)
         return false;
     if (ticket->holds > 1) {
         ticket->holds--;
-        answer_count(core, request, ticket->holds);
+        answer_count(core, request, ticket_all_holds(core, ticket));
         return false;
     }
     request_move(request, REQUEST_ASKED);

@@ -27,6 +27,7 @@
 #include "daemon/core/model/request.h"
 #include "daemon/core/model/stats.h"
 #include "daemon/core/model/ticket.h"
+#include "daemon/core/model/upgrade.h"
 #include "daemon/core/ticket/states.h"
 
 #include "daemon/base/assert.h"
@@ -97,8 +98,8 @@ multilock_answer(struct core *core, const struct multilock *multilock,
         ttl_ms = us_min(ttl_ms, ticket_ttl_ms(core, ticket));
         if (ticket->hard_end_us != NEVER)
             lease_ms = us_min(lease_ms, ticket_lease_ms(core, ticket));
-        if (ticket->holds < holds)
-            holds = ticket->holds;
+        uint32_t all = ticket_all_holds(core, ticket);
+        holds = all < holds ? all : holds;
     }
     for (uint32_t i = 0; i < multilock->count; i++) {
         if (i > 0)
@@ -193,7 +194,7 @@ multilock_line_up(
             break;
         }
         multilock->members[i].request = slab_handle(&core->requests, member);
-        member->ticket = ticket_obtain(
+        member->ticket = ticket_for_lock(
             core, parent->session, multilock_name(multilock, i), owner, &limit);
         if (member->ticket == NULL)
             break;
@@ -259,8 +260,8 @@ multilock_line_up_release(struct core *core, struct multilock *multilock,
     struct ticket *ticket = NULL;
 
     if (lock != NULL)
-        ticket = ticket_find(core, parent->session, lock,
-            text_make(multilock->owner, multilock->owner_len));
+        ticket = ticket_meant(core, parent->session, lock,
+            text_make(multilock->owner, multilock->owner_len), 0);
     if (ticket == NULL)
         return true;
     struct request *member = request_create_member(core, parent);

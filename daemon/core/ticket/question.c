@@ -8,6 +8,7 @@
 #include "daemon/core/model/request.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/model/times.h"
+#include "daemon/core/model/upgrade.h"
 #include "daemon/op/op.h"
 
 #include "daemon/base/assert.h"
@@ -41,6 +42,17 @@ ticket_question(struct core *core, struct ticket *ticket,
     return op;
 }
 
+/* Two that share, and wait to become exclusive, would wait for one another. */
+static bool
+upgrade_is_of_shared(const struct core *core, const struct ticket *ticket)
+{
+    const struct ticket *base =
+        ticket->upgrade ? ticket_base(core, ticket) : NULL;
+
+    return base != NULL && base->state == TICKET_HELD &&
+           base->ask.mode == MODE_SHARED;
+}
+
 void
 ticket_ask(struct core *core, struct ticket *ticket, struct request *request,
     uint64_t deadline_us)
@@ -58,7 +70,7 @@ ticket_ask(struct core *core, struct ticket *ticket, struct request *request,
         ticket->over_us = unheard_over_us(core, core->now_us);
     op->over_us = ticket->over_us;
     op->moves = ticket->generation > 1 || ticket->requeued;
-    op->no_queue = request->wait_us == 0;
+    op->no_queue = request->wait_us == 0 || upgrade_is_of_shared(core, ticket);
     op->tell = op->no_queue || request->progress != PROGRESS_NONE;
     op->ask = ticket->ask;
     ticket_words(ticket, op);
@@ -230,7 +242,7 @@ ticket_begin(struct core *core, struct ticket *ticket, struct request *request)
     }
     ticket_reset(ticket, request->session);
     request_move(request, REQUEST_ASKED);
-    ticket->ask = request->ask;
+    ticket_set_ask(ticket, &request->ask);
     ticket_set_note(ticket, text_make(request->note, request->note_len));
     ticket_set_client(ticket, request->session);
     /* No room for the question frees the request; the ticket stays IDLE. */

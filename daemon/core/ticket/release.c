@@ -6,6 +6,7 @@
 #include "daemon/core/model/stats.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/model/times.h"
+#include "daemon/core/model/upgrade.h"
 #include "daemon/core/ticket/tickets.h"
 #include "daemon/op/op.h"
 
@@ -26,7 +27,7 @@ release_answer(struct core *core, struct ticket *ticket, enum op_status status)
         /* Gone after a lost answer and before the deadline: it was us. If Redis
          * has lost it, nobody has been granted it since. */
         count(core->counters, COUNTER_releases);
-        answer_count(core, request, 0);
+        answer_count(core, request, ticket_all_holds(core, ticket));
         return true;
     }
     if (status == OP_GONE || status == OP_MISSING) {

@@ -9,6 +9,7 @@
 #include "daemon/core/model/stats.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/model/times.h"
+#include "daemon/core/model/upgrade.h"
 #include "daemon/core/ticket/tickets.h"
 #include "daemon/op/op.h"
 
@@ -108,8 +109,9 @@ hold_renewed(struct core *core, struct ticket *ticket, const struct op *op)
     if (op->moves) {
         hold_was_foreign(core, ticket, result);
         ticket->moving = false;
-        if (result->ask.mode == MODE_SHARED) /* by another broker */
-            ticket->ask.mode = MODE_SHARED;
+        if (result->ask.mode == MODE_SHARED && !ticket->upgrade)
+            ticket->ask.mode =
+                MODE_SHARED;   /* another broker may have said so */
         if (!ticket->note_due) /* or have changed its note */
             ticket_set_note(ticket, result->note);
         uint32_t left = result->ask.permits; /* or given some back */
@@ -128,7 +130,7 @@ hold_renewed(struct core *core, struct ticket *ticket, const struct op *op)
     else if (request != NULL && request->command == COMMAND_CLAIM)
         hold_claimed(core, ticket, request);
     else if (request != NULL)
-        answer_count(core, request, ticket->holds);
+        answer_count(core, request, ticket_all_holds(core, ticket));
     else if (ticket->detached_us > 0) /* nobody is there to be told of it */
         ticket_leave(core, ticket);
     ticket_advance(core, ticket);
