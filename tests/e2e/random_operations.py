@@ -81,7 +81,8 @@ class Player(Lane):
         if limit:
             return {"limit": limit,
                     "permits": self.random.choice((1, 1, min(2, limit), limit))}
-        return {"mode": self.random.choice(("exclusive", "shared", "shared"))}
+        return {"mode": self.random.choice(
+            ("exclusive", "shared", "shared", "upgradable"))}
 
     def own_kind(self, name, actor):
         """Mostly what a re-entry is to ask for."""
@@ -89,7 +90,11 @@ class Player(Lane):
         ticket = lock.of(actor)
         if ticket is None or self.random.random() < 0.15 or \
                 0 < lock.limit < ticket.permits:  # by a RESIZE
-            return self.kind_of(name)
+            kind = self.kind_of(name)
+            if ticket and ticket.mode in ("shared", "upgradable") and \
+                    kind.get("mode") == "exclusive":
+                kind["mode"] = "shared"  # that would be an upgrade
+            return kind
         if lock.limit:
             return {"limit": lock.limit, "permits": ticket.permits}
         return {"mode": ticket.mode}
@@ -98,6 +103,8 @@ class Player(Lane):
         """(line without its tag, step) of a LOCK."""
         client = self.clients[actor[0]]
         kind = self.own_kind(name, actor)
+        if more.get("detached") and kind.get("mode") == "upgradable":
+            kind["mode"] = "shared"  # such a hold cannot be detached
         words = f"LOCK {name}" + more.pop("lasting", "")
         if not more.get("times_out"):
             words += " progress=1"

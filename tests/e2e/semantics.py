@@ -8,6 +8,11 @@ the answers. Nothing here knows of sockets or time. Fences are not foretold:
 """
 
 
+# Modes of the holders that a mode goes beside.
+JOINS = {"exclusive": (), "shared": ("shared", "upgradable"),
+         "upgradable": ("shared",)}
+
+
 class Ticket:
     """A place in a queue. `lease`: None, "long" (never ends) or "short"."""
 
@@ -89,8 +94,7 @@ class Lock:
         held = self.granted()
         if self.limit:
             return sum(t.permits for t in held) + ticket.permits <= self.limit
-        return not held or (ticket.mode == "shared" and
-                            all(t.mode == "shared" for t in held))
+        return all(t.mode in JOINS[ticket.mode] for t in held)
 
     def state(self):
         """The part of it that makes a difference from now on."""
@@ -246,13 +250,14 @@ class Model:
             return
         if ask.detached or lock.limit != ask.limit or \
                 own.permits != ask.permits or (
-                    own.mode == "shared" and ask.mode != "shared"):
+                    ask.mode == "upgradable" != own.mode or
+                    own.mode == "shared" != ask.mode):
             self.refuse(own.actor, ask, "CONFLICT")
             return
         own.count += 1
         self.say(own.actor, ask.tag, "OK", own.count)
         self.grants.append((lock.name, own.actor, ask.tag))
-        if own.mode != ask.mode:
+        if own.mode != ask.mode:  # it gives up what it had alone
             own.mode = "shared"
             self.touched.add(lock.name)
             self.serve(lock)

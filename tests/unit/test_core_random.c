@@ -305,7 +305,7 @@ static void
 say_lock(unsigned slot)
 {
     static const char *const kinds[] = {
-        "", "", "", " mode=shared", " mode=shared", " limit=3 permits=2"};
+        "", "", "", " mode=shared", " mode=upgradable", " limit=3 permits=2"};
     static const char *const waits[] = {
         "", "", "", " wait=0", " wait=50", " wait=1s"};
     static const char *const rest[] = {"", "", "", " lease=30", " lease=700",
@@ -333,11 +333,11 @@ say_any(unsigned slot)
         "RENEW %c fence=%f lease=3000 detached=1", "RENEW %c lease=300",
         "RENEW %c lease=3000", "NOTE %c note=x", "UNLOCK %c f z",
         "CLAIM %c fence=%f count=1", "CLAIM %c fence=%f count=2 owner=w",
-        "CANCEL %t", "CANCEL %t", "WATCH %c", "WATCH %c members=1",
-        "UNWATCH %c", "AWAIT %c", "AWAIT %c wait=0", "AWAIT %c wait=50",
-        "SHOW %c", "BREAK %c", "BREAK %c fence=%f", "HELD", "STATUS", "SLOW",
-        "TOP", "AUDIT", "SESSIONS", "KILL %s", "LOCKS", "STATS", "PING",
-        "HELLO", "HELLO keep=300", "HELLO keep=2s",
+        "CLAIM %c fence=%f upgrade=1", "CANCEL %t", "CANCEL %t", "WATCH %c",
+        "WATCH %c members=1", "UNWATCH %c", "AWAIT %c", "AWAIT %c wait=0",
+        "AWAIT %c wait=50", "SHOW %c", "BREAK %c", "BREAK %c fence=%f", "HELD",
+        "STATUS", "SLOW", "TOP", "AUDIT", "SESSIONS", "KILL %s", "LOCKS",
+        "STATS", "PING", "HELLO", "HELLO keep=300", "HELLO keep=2s",
         "HELLO resume=%s gen=%g keep=2s", "HELLO resume=%s gen=%g", "QUIT"};
     const char *from = lines[pick(sizeof(lines) / sizeof(lines[0]))];
     char line[120] = "";

@@ -456,6 +456,19 @@ SESSION_TEST(wanted_at_once)
 }
 
 /* Of several names each is told, once all are had. */
+/* The upgrade of the hold is not one of the others. */
+SESSION_TEST(wanted_and_upgraded)
+{
+    rig_lock(rig, s, "1 LOCK a mode=upgradable wanted=1", 7);
+    looked(rig, 0);
+    rig_say(rig, s, "2 LOCK a");
+    rig_queued(rig, rig_op(rig, OP_ACQUIRE));
+    now_waits(rig, 1);
+    rig_silent(rig, s);
+    now_waits(rig, 2);
+    expect_wanted(rig, s, "* WANTED a waiters=1");
+}
+
 SESSION_TEST(wanted_of_several)
 {
     rig_say(rig, s, "1 LOCK a b wanted=1");
@@ -571,6 +584,7 @@ core_watch_suite(void)
     tcase_add_test(tests, more_than_a_step_tells);
     tcase_add_test(tests, wanted);
     tcase_add_test(tests, wanted_at_once);
+    tcase_add_test(tests, wanted_and_upgraded);
     tcase_add_test(tests, wanted_of_several);
     tcase_add_test(tests, wanted_elsewhere);
     tcase_add_test(tests, wanted_and_watched);
