@@ -203,8 +203,10 @@ PLANTED = {
         "a lock without a record begins at fence 0",
         ("acquire_first", "local fence = raise_fence(0, NO_ID, seen)",
          "local fence = raise_fence(0, NO_ID, seen) and seen")),
-    "same-fence": ("grant", "r.fence, r.news = next_fence(r.fence), true",
-                   "r.news = true", "a hand-over gives the last fence again"),
+    "same-fence": (
+        "grant", "r.fence, r.news, r.given = next_fence(r.fence), true, true",
+        "r.news, r.given = true, true",
+        "a hand-over gives the last fence again"),
     "squeeze-loses-one": ("record_write",
                           "kept[#kept + 1] = sub(raw, from, at - 1)",
                           "kept[#kept + 1] = sub(raw, from + r.width, at - 1)",

@@ -16,11 +16,11 @@ PLANTED = {
         "a batch of readers goes on behind the writer that ends it"),
     "reader-beside-writer": (
         "compatible",
-        "held > 0 and bit.band(held, mode_of(t).beside) == held",
+        "held > 0 and bit.band(held, mode.beside) == held",
         "t.mode == SHARED", "a reader joins a writer"),
     "writer-beside-reader": (
         "compatible",
-        "held > 0 and bit.band(held, mode_of(t).beside) == held",
+        "held > 0 and bit.band(held, mode.beside) == held",
         "held > 0 and (t.mode == SHARED or r.granted == 1)",
         "who goes on as a reader lets a writer in"),
     "downgrade-not-stored": (
