@@ -306,14 +306,17 @@ fence_since(const struct check *check, const struct subject *subject)
 
 /* After a loss of data fences grow by the clock alone. They do not if the clock
  * of another host is behind by more than has passed since (guarantees.md, G2).
- */
+ * So it is after a failover that lost the grant, if the broker that knew of it
+ * was killed. */
 static bool
 fence_is_behind(const struct check *check, const struct subject *subject)
 {
     uint64_t since_us = lease_before(check, subject->told_us);
-    bool lost = check->excused_us[FAULT_wiped] > since_us ||
-                check->excused_us[FAULT_redis_restart] > since_us;
     const struct plan *plan = &check->world->plan;
+    bool forgot = plan->fault_weight[FAULT_broker_kill] > 0 &&
+                  check->excused_us[FAULT_failover] > since_us;
+    bool lost = check->excused_us[FAULT_wiped] > since_us ||
+                check->excused_us[FAULT_redis_restart] > since_us || forgot;
     bool apart = plan->skew_us > 0 ||
                  plan->fault_weight[FAULT_clock_forward] > 0 ||
                  plan->fault_weight[FAULT_clock_back] > 0;
