@@ -36,23 +36,43 @@ enum mode {
     MODE_SHARED = 1,
     MODE_UPGRADABLE = 4, /* one beside those that share */
     MODE_UPGRADE = 8,    /* exclusive, above another hold of its owner */
+    /* Of a name above a part: somebody has the part, or waits for it. */
+    MODE_INTENT = 16,
+    MODE_INTENT_SHARED = 17, /* a part that is shared */
 };
 
 /* In the record an upgrade's owner differs from that of the hold below it: in
  * this bit of the first byte of its hash. */
 #define OWNER_UPGRADE 1u
 
+static inline bool
+mode_is_intent(enum mode mode)
+{
+    return mode == MODE_INTENT || mode == MODE_INTENT_SHARED;
+}
+
+/* Whether nothing of the lock is exclusive, nor may become so at once. */
+static inline bool
+mode_shares(enum mode mode)
+{
+    return mode == MODE_SHARED || mode == MODE_UPGRADABLE ||
+           mode == MODE_INTENT_SHARED;
+}
+
 /* Whether holds of both modes go together. */
 static inline bool
 modes_join(enum mode a, enum mode b)
 {
-    return (a == MODE_SHARED && (b == MODE_SHARED || b == MODE_UPGRADABLE)) ||
-           (a == MODE_UPGRADABLE && b == MODE_SHARED);
+    if (mode_is_intent(a) && mode_is_intent(b))
+        return true;
+    return mode_shares(a) && mode_shares(b) &&
+           !(a == MODE_UPGRADABLE && b == MODE_UPGRADABLE);
 }
 
 /* The options of a LOCK. */
 struct ask {
     enum mode mode;
+    bool part; /* tree=1: it has intentions on the names above it */
     uint32_t permits;
     uint32_t permits_max; /* of a semaphore; 0: it is none */
     uint32_t delay_ms;    /* lock-delay */

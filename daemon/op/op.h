@@ -53,6 +53,7 @@ struct op_grant {
 struct op_ticket {
     bool granted;
     enum mode mode;
+    bool part;
     bool detached;
     bool broken;
     bool late;   /* its broker should have renewed it by now */
@@ -105,7 +106,8 @@ struct op_result {
     bool
         unsettled; /* OP_WAITING: for this broker to be settled with the node */
     bool beyond;   /* of a grant: more permits are out than the limit */
-    uint32_t place; /* OP_INSPECT: waiters that arrived before */
+    bool waited_for; /* of an intention that is held: others wait */
+    uint32_t place;  /* OP_INSPECT: waiters that arrived before */
     uint64_t arrival;
     uint64_t fence;
     uint32_t ttl_ms;   /* that remained when Redis answered; OP_INSPECT: until

@@ -330,8 +330,8 @@ SRIG_TEST(result_fields, srig_single())
     srig_expect(rig, 0, "EVALSHA 1");
     srig_pass(rig, 500);
     size_t len = srig_encode(rig, bytes, 1, RECORD_OK);
-    bytes[48 + 1] = 1 + 8; /* handed; beyond the limit */
-    bytes[48 + 2] = 1;     /* grants */
+    bytes[48 + 1] = 1 + 8 + 16; /* handed; beyond the limit; waited for */
+    bytes[48 + 2] = 1;          /* grants */
     uint64_t request = 0x0102030405060708;
     const double fence = 31;
     const double arrival = 32;
@@ -346,7 +346,7 @@ SRIG_TEST(result_fields, srig_single())
     srig_status(rig, op, OP_OK);
     const struct op_result *result = &op->result;
     ck_assert_uint_eq(result->sent_us, sent_us);
-    ck_assert(result->handed && result->beyond);
+    ck_assert(result->handed && result->beyond && result->waited_for);
     ck_assert_uint_eq(result->place, 3);
     ck_assert_uint_eq(result->arrival, 11);
     ck_assert_uint_eq(result->fence, 22);
@@ -458,8 +458,8 @@ SRIG_TEST(taken_over, srig_single())
         const char *note;
     } table[] = {
 
-#define KIND                       \
-    "\1\2\0\0\0\5\0\0\0\x58\2\0\0" \
+#define KIND                        \
+    "\41\2\0\0\0\5\0\0\0\x58\2\0\0" \
     "\x00\x00\x00\xb0\xc4\x5e\x1d\x42" /* a year in ms */
         {KIND, 21, OP_OK, ""},
         {KIND "\1o\4shop\2hi", 31, OP_OK, "hi"},
@@ -481,7 +481,7 @@ SRIG_TEST(taken_over, srig_single())
     srig_status(rig, op, table[_i].status);
     if (table[_i].status == OP_OK) {
         ck_assert(text_equal(op->result.note, text_from(table[_i].note)));
-        ck_assert(op->result.ask.mode == MODE_SHARED);
+        ck_assert(op->result.ask.mode == MODE_SHARED && op->result.ask.part);
         ck_assert_uint_eq(op->result.ask.permits, 2);
         ck_assert_uint_eq(op->result.ask.permits_max, 5);
         ck_assert_uint_eq(op->result.ask.delay_ms, 600);
@@ -1045,6 +1045,60 @@ SRIG_TEST(lease_shown, srig_single())
     ck_assert_uint_eq(op->result.tickets[0].lease_ms, row->lease_ms);
 }
 
+/* In the head of version 3 the limit has the counts of intentions. */
+static const struct mode_shown_row {
+    int byte; /* of the ticket */
+    int version;
+    int flags; /* of the head */
+    uint32_t head_limit;
+    enum mode mode;
+    bool part;
+    enum mode head_mode;
+    uint32_t limit;
+} mode_shown_rows[] = {
+    {0, 1, 0, 0, MODE_EXCLUSIVE, false, MODE_EXCLUSIVE, 0},
+    {1, 1, 1, 0, MODE_SHARED, false, MODE_SHARED, 0},
+    {4, 2, 65, 0, MODE_UPGRADABLE, false, MODE_UPGRADABLE, 0},
+    {8, 2, 1, 0, MODE_UPGRADE, false, MODE_UPGRADE, 0},
+    {16, 3, 0, 65536, MODE_INTENT, false, MODE_INTENT, 0},
+    {17, 3, 0, 65537, MODE_INTENT_SHARED, false, MODE_INTENT, 0},
+    {17, 3, 0, 2, MODE_INTENT_SHARED, false, MODE_INTENT_SHARED, 0},
+    {17, 3, 1, 1, MODE_INTENT_SHARED, false, MODE_SHARED, 0},
+    {4, 3, 64, 1, MODE_UPGRADABLE, false, MODE_UPGRADABLE, 0},
+    {32, 1, 0, 0, MODE_EXCLUSIVE, true, MODE_EXCLUSIVE, 0},
+    {33, 1, 1, 0, MODE_SHARED, true, MODE_SHARED, 0},
+    {0, 1, 0, 7, MODE_EXCLUSIVE, false, MODE_EXCLUSIVE, 7},
+    {0x98, 1, 0, 0, MODE_EXCLUSIVE, false, MODE_EXCLUSIVE, 0},
+};
+
+SRIG_TEST(mode_shown, srig_single())
+{
+    const struct mode_shown_row *row = &mode_shown_rows[_i];
+    const struct op *op = srig_op(rig, OP_INSPECT, 0);
+    const double ends = 4e12;
+    char bytes[600] = {0};
+
+    srig_sends(rig, 0, "EVALSHA 1");
+    size_t at = srig_encode(rig, bytes, 1, RECORD_OK);
+    char *head = bytes + at + BYTES_INSPECTED;
+    char *ticket = head + BYTES_HEAD;
+    bytes[at] = 1;
+    head[AT_HEAD_VERSION] = (char)row->version;
+    head[AT_HEAD_FLAGS] = (char)row->flags;
+    head[AT_HEAD_WIDTH] = BYTES_TICKET;
+    head[AT_HEAD_LIVE] = head[AT_HEAD_GRANTED] = 1;
+    memcpy(head + AT_HEAD_LIMIT, &row->head_limit, 4);
+    ticket[AT_TICKET_FLAGS] = 7;
+    ticket[AT_TICKET_MODE] = (char)row->byte;
+    memcpy(ticket + AT_TICKET_ENDS, &ends, 8);
+    srig_bytes(rig, 0, bytes, (size_t)(ticket + BYTES_TICKET - bytes));
+    srig_status(rig, op, OP_OK);
+    ck_assert_int_eq(op->result.tickets[0].mode, row->mode);
+    ck_assert(op->result.tickets[0].part == row->part);
+    ck_assert_int_eq(op->result.mode, row->head_mode);
+    ck_assert_uint_eq(op->result.limit, row->limit);
+}
+
 /* A hold is not as old as a clock says that was set forward since. */
 SRIG_TEST(inspected_age, srig_single())
 {
@@ -1115,6 +1169,7 @@ store_call_suite(void)
     tcase_add_test(tests, random_bytes);
     tcase_add_test(tests, inspect);
     tcase_add_test(tests, inspected_age);
+    tcase_add_loop_test(tests, mode_shown, 0, ROWS(mode_shown_rows));
     tcase_add_loop_test(tests, lease_shown, 0, ROWS(lease_shown_rows));
     suite_add_tcase(suite, tests);
     return suite;

@@ -180,15 +180,32 @@ reply_ignored(struct reply *reply, unsigned ignored)
         reply_pair(reply, "ignored", text_make(list + 1, len - 1));
 }
 
+struct text
+mode_name(enum mode mode)
+{
+    switch (mode) {
+    case MODE_SHARED:
+        return TEXT("shared");
+    case MODE_UPGRADABLE:
+        return TEXT("upgradable");
+    case MODE_INTENT:
+        return TEXT("intent");
+    case MODE_INTENT_SHARED:
+        return TEXT("intent-shared");
+    case MODE_EXCLUSIVE:
+    case MODE_UPGRADE:
+        break;
+    }
+    return TEXT("exclusive");
+}
+
 void
 reply_mode(struct reply *reply, enum mode mode)
 {
-    if (mode == MODE_SHARED)
-        reply_pair(reply, "mode", TEXT("shared"));
-    else if (mode == MODE_UPGRADABLE)
-        reply_pair(reply, "mode", TEXT("upgradable"));
-    else if (mode == MODE_UPGRADE)
+    if (mode == MODE_UPGRADE)
         reply_pair_number(reply, "upgrade", 1);
+    else if (mode != MODE_EXCLUSIVE)
+        reply_pair(reply, "mode", mode_name(mode));
 }
 
 void

@@ -65,6 +65,9 @@ unsigned hold_ignores(const struct ticket *ticket,
 /* Adds ignored=WORD,WORD, if there is any. */
 void reply_ignored(struct reply *reply, unsigned ignored);
 
+/* The mode as SHOW says it. */
+struct text mode_name(enum mode mode);
+
 /* Adds the mode of a hold or a wait. Nothing is said of an exclusive one. */
 void reply_mode(struct reply *reply, enum mode mode);
 

@@ -47,6 +47,8 @@ show_ticket(struct core *core, const struct request *request,
     if (ticket->permits > 1)
         reply_pair_number(&reply, "permits", ticket->permits);
     reply_mode(&reply, ticket->mode);
+    if (ticket->part)
+        reply_pair_number(&reply, "tree", 1);
     if (ticket->broken)
         reply_pair_number(&reply, "broken", 1);
     if (ticket->detached)
@@ -69,9 +71,7 @@ show_mode(const struct op_result *result)
 {
     if (result->limit > 0)
         return TEXT("semaphore");
-    if (result->mode == MODE_UPGRADABLE)
-        return TEXT("upgradable");
-    return result->mode == MODE_SHARED ? TEXT("shared") : TEXT("exclusive");
+    return mode_name(result->mode);
 }
 
 void

@@ -43,6 +43,7 @@
 #define RESULT_MORE      2
 #define RESULT_UNSETTLED 4
 #define RESULT_BEYOND    8
+#define RESULT_WAITED    16
 
 #define HEAD_SHARED     1
 #define HEAD_UPGRADABLE 64
@@ -50,6 +51,8 @@
 #define TICKET_CLAIMED  4u
 #define TICKET_BROKEN   16u
 #define MODE_DETACHED   2u
+#define MODE_PART       32u
+#define INTENTS_VERSION 3
 
 /* Little-endian numbers and doubles, as struct.pack('<...') has them, in the
  * fields of record.def. */
@@ -236,7 +239,8 @@ put_acquire(char *at, const struct op *op, uint64_t now_us, uint64_t latest_ms)
             (stood ? ACQUIRE_STOOD : 0) |
             (op->retry && op->overdue ? ACQUIRE_OVERDUE : 0) |
             (op->tells_wait ? ACQUIRE_WAITS : 0));
-    PUT_UINT(at, ACQUIRE, MODE, op->ask.mode);
+    PUT_UINT(at, ACQUIRE, MODE,
+        (unsigned)op->ask.mode + (op->ask.part ? MODE_PART : 0));
     PUT_UINT(at, ACQUIRE, WORDS_BYTES, words_bytes(op));
     PUT_UINT(at, ACQUIRE, PERMITS, op->ask.permits);
     PUT_UINT(at, ACQUIRE, LIMIT, op->ask.permits_max);
@@ -464,10 +468,9 @@ read_words(const char *at, size_t len, struct text *const words[3])
 static enum mode
 mode_of(uint64_t byte)
 {
-    enum mode mode = (enum mode)(byte & ~(uint64_t)MODE_DETACHED);
+    enum mode mode = (enum mode)(byte & ~(uint64_t)(MODE_DETACHED | MODE_PART));
 
-    return mode == MODE_SHARED || mode == MODE_UPGRADABLE ||
-                   mode == MODE_UPGRADE
+    return mode_shares(mode) || mode == MODE_UPGRADE || mode == MODE_INTENT
                ? mode
                : MODE_EXCLUSIVE;
 }
@@ -483,6 +486,7 @@ read_kind(const char *at, size_t len, struct op_result *result)
     if (len < BYTES_KIND)
         return false;
     result->ask.mode = mode_of(UINT(at, KIND, MODE));
+    result->ask.part = (UINT(at, KIND, MODE) & MODE_PART) != 0;
     result->ask.permits = (uint32_t)UINT(at, KIND, PERMITS);
     result->ask.permits_max = (uint32_t)UINT(at, KIND, LIMIT);
     result->ask.delay_ms = (uint32_t)UINT(at, KIND, DELAY);
@@ -520,6 +524,7 @@ read_result(struct record_reader *reader, struct op *op,
     result->more = (UINT(at, RESULT, FLAGS) & RESULT_MORE) != 0;
     result->unsettled = (UINT(at, RESULT, FLAGS) & RESULT_UNSETTLED) != 0;
     result->beyond = (UINT(at, RESULT, FLAGS) & RESULT_BEYOND) != 0;
+    result->waited_for = (UINT(at, RESULT, FLAGS) & RESULT_WAITED) != 0;
     result->grant_count = (uint32_t)UINT(at, RESULT, GRANTS);
     size_t about = UINT(at, RESULT, ABOUT);
     result->place = (uint32_t)UINT(at, RESULT, PLACE);
@@ -617,6 +622,7 @@ read_ticket(
     ticket->broken = (UINT(at, TICKET, FLAGS) & TICKET_BROKEN) != 0;
     ticket->mode = mode_of(UINT(at, TICKET, MODE));
     ticket->detached = (UINT(at, TICKET, MODE) & MODE_DETACHED) != 0;
+    ticket->part = (UINT(at, TICKET, MODE) & MODE_PART) != 0;
     ticket->late = is_late(at, time_ms);
     ticket->permits = (uint32_t)UINT(at, TICKET, PERMITS);
     ticket->generation = (uint32_t)UINT(whose, IDENTITY, GENERATION);
@@ -649,6 +655,22 @@ record_refuse(struct op_result *result)
     return true;
 }
 
+/* The mode of the holders together, and the limit of a semaphore. */
+static void
+read_head_kind(const char *head, struct op_result *result)
+{
+    uint32_t limit = (uint32_t)UINT(head, HEAD, LIMIT);
+    bool intents = UINT(head, HEAD, VERSION) == INTENTS_VERSION && limit > 0;
+
+    if ((UINT(head, HEAD, FLAGS) & HEAD_UPGRADABLE) != 0)
+        result->mode = MODE_UPGRADABLE;
+    else if ((UINT(head, HEAD, FLAGS) & HEAD_SHARED) != 0)
+        result->mode = MODE_SHARED;
+    else if (intents)
+        result->mode = limit >> 16 > 0 ? MODE_INTENT : MODE_INTENT_SHARED;
+    result->limit = intents ? 0 : limit;
+}
+
 bool
 record_read_tickets(struct record_reader *reader, struct op *op,
     uint64_t time_us, struct op_ticket *tickets, uint32_t room)
@@ -663,11 +685,7 @@ record_read_tickets(struct record_reader *reader, struct op *op,
     size_t width = UINT(head, HEAD, WIDTH);
     uint32_t live = (uint32_t)UINT(head, HEAD, LIVE);
     uint32_t granted = (uint32_t)UINT(head, HEAD, GRANTED);
-    if ((UINT(head, HEAD, FLAGS) & HEAD_UPGRADABLE) != 0)
-        result->mode = MODE_UPGRADABLE;
-    else if ((UINT(head, HEAD, FLAGS) & HEAD_SHARED) != 0)
-        result->mode = MODE_SHARED;
-    result->limit = (uint32_t)UINT(head, HEAD, LIMIT);
+    read_head_kind(head, result);
     result->used = (uint32_t)UINT(head, HEAD, USED);
     result->typical_ms = (uint32_t)UINT(head, HEAD, TYPICAL);
     uint64_t delay_until_ms = DOUBLE(head, HEAD, DELAY);
