@@ -24,7 +24,7 @@ local WALK_MAX, NAME_MAX, SIGHTS_MAX = 64, 255, 512
 
 local count, held_from, wait_from = unpack_at(AUDIT_FORMAT, ARGV[2])
 local before = sub(channel, 1, #channel - 8) .. ':{'
-local records, held, waiting, left = 0, 0, 0, 0
+local records, held, waiting, nobodys, left = 0, 0, 0, 0, 0
 local suspects = {}
 
 local function suspect(key, flags, wrong, held_age, wait_age)
@@ -87,6 +87,7 @@ local function look_at(key, r)
         end
         if has and not over then
             holds, held_age = holds + 1, max(held_age, age)
+            nobodys = nobodys + (bit.band(mode, DETACHED) > 0 and 1 or 0)
             late = late or trusted and
                 bit.band(flags, CLAIMED + BROKEN) == CLAIMED and
                 is_late(ends, hold, lease)
@@ -144,7 +145,7 @@ for _, key in ipairs(found[2]) do
     look_for(key)
 end
 result(OK)
-out[#out + 1] = pack(AUDITED_FORMAT, records, held, waiting, #suspects, left,
-    #found[1]) .. found[1]
+out[#out + 1] = pack(AUDITED_FORMAT, records, held, waiting, nobodys, #suspects,
+    left, #found[1]) .. found[1]
 out[#out + 1] = table.concat(suspects)
 return reply()

@@ -180,6 +180,7 @@ struct core_audit {
     uint64_t records;
     uint64_t holds;
     uint64_t waits;
+    uint64_t detached; /* of the holds */
     uint64_t findings;
 };
 

@@ -249,6 +249,7 @@ audit_gauges(const struct loop *loop, struct buffer *body)
     core_last_audit(loop->engine.core, &last);
     gauge(body, SHOWN_audit_interval_seconds,
         loop->settings.core.audit_interval_us / 1000000);
+    gauge(body, SHOWN_audit_last_detached, last.detached);
     gauge(body, SHOWN_audit_last_findings, last.findings);
     gauge(body, SHOWN_audit_last_nodes, last.nodes);
     gauge(body, SHOWN_audit_last_records, last.records);

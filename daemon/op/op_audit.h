@@ -58,7 +58,8 @@ struct op_audit {
     uint32_t records;
     uint32_t holds;
     uint32_t waits;
-    uint32_t left; /* sights that there was no room for */
+    uint32_t detached; /* of the holds */
+    uint32_t left;     /* sights that there was no room for */
     uint32_t suspect_count;
     const struct op_suspect *suspects; /* ref, valid during the completion */
     /* the store's */

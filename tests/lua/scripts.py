@@ -64,7 +64,7 @@ Result = collections.namedtuple(
     "Result", "status handed place arrival fence ttl again ahead grants more "
     "about beyond waited_for", defaults=(False, None, False, False))
 Audit = collections.namedtuple(
-    "Audit", "records held waiting left cursor suspects")
+    "Audit", "records held waiting detached left cursor suspects")
 Sight = collections.namedtuple("Sight", "flags wrong held wait name")
 About = collections.namedtuple("About", "typical age words")
 Kind = collections.namedtuple("Kind", "mode permits limit delay hold words")
@@ -548,8 +548,7 @@ class Broker:
             "EVALSHA", self.sha1["audit"], 0, self.header(),
             AUDIT.pack(count, held, wait) + b"%d" % cursor)
         rest = self.take(Reply(data, 1, inspect=True)).rest
-        records, holds, waits, suspects, left, digits = (
-            AUDITED.unpack_from(rest))
+        *sums, suspects, left, digits = AUDITED.unpack_from(rest)
         at = AUDITED.size
         following = int(rest[at:at + digits])
         at += digits
@@ -561,11 +560,11 @@ class Broker:
             at += length
         if at != len(rest):
             raise AssertionError("audit: bytes left over")
-        return Audit(records, holds, waits, left, following, seen)
+        return Audit(*sums, left, following, seen)
 
     def audit_all(self, **options):
         """All that there is at the node, as one."""
-        sums, suspects, cursor = [0, 0, 0, 0], [], None
+        sums, suspects, cursor = [0] * 5, [], None
         while cursor != 0:
             part = self.audit(cursor or 0, **options)
             sums = [total + more for total, more in zip(sums, part)]

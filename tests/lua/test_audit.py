@@ -20,7 +20,7 @@ class Ages(ClockCase):
                 self.one.audit_all(**options).suspects}
 
     def test_nothing(self):
-        self.assertEqual(self.one.audit(), (0, 0, 0, 0, 0, []))
+        self.assertEqual(self.one.audit(), (0, 0, 0, 0, 0, 0, []))
 
     def test_counts(self):
         self.queue(3)
@@ -29,7 +29,7 @@ class Ages(ClockCase):
         self.one.release(who(2), key="holdfast:{shared}")
         self.hold(who(9), key="holdfast:{free}")
         self.one.release(who(9), key="holdfast:{free}")
-        self.assertEqual(self.one.audit_all(), (3, 4, 3, 0, 0, []))
+        self.assertEqual(self.one.audit_all(), (3, 4, 3, 0, 0, 0, []))
 
     def test_an_old_hold(self):
         self.hold(who(1))
@@ -64,7 +64,7 @@ class Ages(ClockCase):
         self.queue(1)
         self.pass_time(LEASE)
         self.assertEqual(self.one.audit_all(held=1, wait=1),
-                         (1, 0, 0, 0, 0, []))
+                         (1, 0, 0, 0, 0, 0, []))
 
     def test_nobody_knows_whether_it_is_over(self):
         """The clock may have stepped, or the history is another one."""
@@ -175,7 +175,7 @@ class Senseless(ScriptCase):
                 self.connection.command("DEL", KEY)
                 self.queue(count, words=words)
                 self.assertEqual(self.one.audit(),
-                                 (1, 1, count, 0, 0, []), number)
+                                 (1, 1, count, 0, 0, 0, []), number)
 
     def test_words_of_the_dead(self):
         self.queue(2, words=(b"o", b"c", b"n"))
@@ -310,5 +310,5 @@ class AllSlots(Cluster):
             [b"moves"])
         self.cluster.migrate_keys(migration)
         self.assertEqual(target.connection.command("DBSIZE"), 1)
-        self.assertEqual(source.audit_all(held=0), (0, 0, 0, 0, 0, []))
-        self.assertEqual(target.audit_all(held=0), (0, 0, 0, 0, 0, []))
+        self.assertEqual(source.audit_all(held=0), (0, 0, 0, 0, 0, 0, []))
+        self.assertEqual(target.audit_all(held=0), (0, 0, 0, 0, 0, 0, []))

@@ -186,7 +186,11 @@ class Detached(DetachedCase):
     def test_is_late_for_no_audit(self):
         self.detach(who(1), DAY)
         self.pass_time(DAY - 1)
-        self.assertEqual(self.one.audit().suspects, [])
+        audit = self.one.audit()
+        self.assertEqual(audit.suspects, [])
+        self.assertEqual((audit.held, audit.detached), (1, 1))
+        self.pass_time(1)
+        self.assertEqual(self.one.audit().detached, 0)
 
 
 class Broken(DetachedCase):

@@ -178,6 +178,7 @@ RIG_TEST(run, rig_asked())
     ck_assert_uint_eq(op->audit->count, 100);
     ck_assert_uint_eq(op->audit->hold_ms, HOUR_MS);
     ck_assert_uint_eq(op->audit->wait_ms, 60000);
+    op->audit->detached = 3;
     stepped(rig, NULL, 0, 99);
     rig_pass(rig, 8);
     rig_no_op(rig);
@@ -192,7 +193,8 @@ RIG_TEST(run, rig_asked())
     ck_assert_uint_eq(op->audit->cursor, 0);
     rig_silent(rig, 0);
     rig_status(rig, op, OP_GONE);
-    rig_expect(rig, 0, "1 OK records=20 held=8 waiting=4 findings=0 ms=~");
+    rig_expect(
+        rig, 0, "1 OK records=20 held=8 waiting=4 detached=6 findings=0 ms=~");
     ck_assert_uint_eq(rig_count(rig, COUNTER_audits), 1);
     ck_assert_uint_eq(rig_count(rig, COUNTER_audit_records), 20);
 }

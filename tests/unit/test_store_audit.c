@@ -8,7 +8,7 @@
 
 Suite *store_audit_suite(void);
 
-#define AUDITED_BYTES 21
+#define AUDITED_BYTES 25
 
 static void
 expect_script(struct srig *rig, uint32_t link)
@@ -43,7 +43,8 @@ put_suspect(
     return at + 16 + strlen(name);
 }
 
-/* An answer of the script: 7 records, 3 holds, 2 waits, those sights. */
+/* An answer of the script: 7 records, 3 holds, one of them detached, 2 waits,
+ * those sights. */
 static size_t
 answer(struct srig *rig, char *out, const char *cursor, unsigned suspects)
 {
@@ -52,6 +53,7 @@ answer(struct srig *rig, char *out, const char *cursor, unsigned suspects)
     at = srig_put(at, 7, 4);
     at = srig_put(at, 3, 4);
     at = srig_put(at, 2, 4);
+    at = srig_put(at, 1, 4);
     at = srig_put(at, suspects, 4);
     at = srig_put(at, 1, 4);
     at = srig_put(at, strlen(cursor), 1);
@@ -94,6 +96,7 @@ SRIG_TEST(step, srig_single())
     ck_assert_uint_eq(audit->records, 7);
     ck_assert_uint_eq(audit->holds, 3);
     ck_assert_uint_eq(audit->waits, 2);
+    ck_assert_uint_eq(audit->detached, 1);
     ck_assert_uint_eq(audit->left, 1);
     ck_assert_uint_eq(audit->suspect_count, 2);
     ck_assert_uint_eq(audit->suspects[0].flags, SUSPECT_OLD_HOLD);

@@ -83,6 +83,8 @@ audit_answer_end(struct core *core, struct request *request)
     reply_pair_number(&reply, "records", now->records);
     reply_pair_number(&reply, "held", now->holds);
     reply_pair_number(&reply, "waiting", now->waits);
+    if (now->detached > 0)
+        reply_pair_number(&reply, "detached", now->detached);
     reply_pair_number(&reply, "findings", findings);
     if (findings > core->audit->told)
         reply_pair_number(&reply, "untold", findings - core->audit->told);
@@ -115,6 +117,7 @@ audit_is_done(struct core *core)
         log_number("nodes", now->nodes), log_number("skipped", now->skipped),
         log_number("records", now->records), log_number("held", now->holds),
         log_number("waiting", now->waits),
+        log_number("detached", now->detached),
         log_number("findings", now->findings),
         log_number("untold", now->findings - audit->told),
         log_number("unhooked", hooked ? now->findings - audit->hooks : 0),
@@ -323,11 +326,12 @@ audit_step_done(struct core *core)
     struct audit *audit = core->audit;
     const struct op_audit *step = &audit->step;
 
-    require(audit->tries < TRIES);
+    require(audit->tries < TRIES && step->detached <= step->holds);
     audit->tries = 0;
     audit->now.records += step->records;
     audit->now.holds += step->holds;
     audit->now.waits += step->waits;
+    audit->now.detached += step->detached;
     core->counters->value[COUNTER_audit_records] += step->records;
     if (step->left > 0)
         log_write(LOG_WARN, "audit_left_out", log_word("node", step->name),

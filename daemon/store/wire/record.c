@@ -781,6 +781,7 @@ record_read_suspects(struct record_reader *reader, struct op_audit *audit,
     audit->records = (uint32_t)UINT(at, AUDITED, RECORDS);
     audit->holds = (uint32_t)UINT(at, AUDITED, HOLDS);
     audit->waits = (uint32_t)UINT(at, AUDITED, WAITS);
+    audit->detached = (uint32_t)UINT(at, AUDITED, DETACHED);
     audit->left = (uint32_t)UINT(at, AUDITED, LEFT);
     at = take(reader, digits);
     if (at == NULL || n > room ||
