@@ -128,6 +128,11 @@ void check_delays(struct check *check, uint32_t lock, uint64_t fence,
 bool check_conflicts(const struct check *check, uint32_t lock, uint32_t limit,
     uint64_t since_us);
 
+/* A RESIZE is sent, and answered: OK (`code` NULL) or with an error. */
+void check_resizes(struct check *check, uint32_t lock, uint32_t limit);
+void check_resized(struct check *check, uint32_t lock, uint32_t limit,
+    uint64_t sent_us, const char *code, const char *who);
+
 /* A wait of that session (32 hex digits) and owner, that began then, is ended
  * as one of a deadlock. */
 void check_deadlock(struct check *check, const char *session, uint32_t owner,
@@ -273,14 +278,16 @@ enum deed {
     DEED_PROLONGED,  /* a detached hold */
     DEED_GIVEN_BACK, /* likewise */
     DEED_PART,       /* permits that were given back */
+    DEED_RESIZED,
     DEED_AWAITED,
     DEED_WANTED,
     DEED_SEVERAL, /* LOCKs of several names that were granted */
     DEED_DOWNGRADE,
     DEED_RESUME,
-    DEED_CLAIM, /* answered OK */
-    DEED_AGAIN, /* waiting LOCKs that were put again and granted */
-    DEED_WATCH, /* HELD and FREE */
+    DEED_CLAIM,  /* answered OK */
+    DEED_AGAIN,  /* waiting LOCKs that were put again and granted */
+    DEED_WATCH,  /* HELD and FREE */
+    DEED_MEMBER, /* JOINED, CHANGED and LEFT */
     DEED_DEADLOCK,
     DEED_CONFLICT,
     DEED_BROKEN, /* LOST reason=broken */

@@ -54,10 +54,11 @@ permits_compare(struct check *check, uint32_t lock, uint32_t limit)
     uint64_t since_us = check->world->now_us;
     enum fault doom = FAULT_COUNT;
 
+    limit = limit_most(check, lock, limit);
     for (uint32_t at = subject_of(check, lock)->beliefs; at != NONE;
          at = check->beliefs[at].next) {
         const struct belief *belief = &check->beliefs[at];
-        if (!belief_lives(check, belief) || belief->limit != limit)
+        if (!belief_lives(check, belief) || belief->limit == 0)
             continue;
         if (belief->doom != FAULT_COUNT) {
             doom = belief->doom;
@@ -128,11 +129,13 @@ belief_doubt(struct check *check, uint32_t number)
 
 /* Whether two may believe at one time, but for the count of permits. */
 static bool
-beliefs_fit(const struct belief *a, const struct belief *b)
+beliefs_fit(
+    const struct check *check, const struct belief *a, const struct belief *b)
 {
-    if (a->limit != b->limit)
+    if (a->limit != b->limit && check->world->plan.resizes == 0)
         return false;
-    return a->limit > 0 || (a->shared && b->shared);
+    return a->limit > 0 ? b->limit > 0
+                        : b->limit == 0 && a->shared && b->shared;
 }
 
 /* Nobody else may believe now who does not fit. */
@@ -146,7 +149,7 @@ beliefs_compare(struct check *check, uint32_t number)
          at = check->beliefs[at].next) {
         const struct belief *other = &check->beliefs[at];
         if (at == number || !belief_lives(check, other) ||
-            beliefs_fit(own, other))
+            beliefs_fit(check, own, other))
             continue;
         enum fault doom = own->doom != FAULT_COUNT ? own->doom : other->doom;
         if (doom != FAULT_COUNT) {

@@ -90,7 +90,7 @@ check_member(struct check *check, struct check_roster *roster,
 {
     uint32_t at = roster_find(roster, fence);
 
-    check_deed(check, DEED_WATCH);
+    check_deed(check, DEED_MEMBER);
     if (event == MEMBER_JOINED)
         member_joins(check, roster, fence, who);
     else if (at == ROSTER_MAX)

@@ -184,10 +184,11 @@ version_read(
 
 /* Whether those that are granted may be so together. */
 static bool
-grants_fit(const struct record *record, const struct version *version)
+grants_fit(
+    const struct record *record, const struct version *version, uint32_t most)
 {
     if (record->limit > 0)
-        return version->used <= record->limit;
+        return version->used <= most;
     for (uint32_t i = 0; i < version->live; i++) {
         const struct stand *stand = &version->stands[i];
         if (stand->granted && version->granted > 1 && !stand->shared)
@@ -241,7 +242,7 @@ static bool
 queue_untouched(const struct version *before, const struct version *version)
 {
     if (!before->known || before->live != version->live ||
-        before->arrival != version->arrival)
+        before->arrival != version->arrival || before->limit != version->limit)
         return false;
     for (uint32_t i = 0; i < version->live; i++) {
         const struct stand *was = &before->stands[i];
@@ -259,7 +260,7 @@ queue_untouched(const struct version *before, const struct version *version)
  * which time has passed, nobody need have been granted it. */
 static const char *
 record_wrong(const struct record *record, const struct version *version,
-    bool stays, bool doubts)
+    uint32_t most, bool stays, bool doubts)
 {
     if (version->live != record->live)
         return "the count of the living is wrong";
@@ -267,7 +268,7 @@ record_wrong(const struct record *record, const struct version *version,
         return "the count of the granted is wrong";
     if (version->used != record->used && record->live > 0)
         return "the count of the permits is wrong";
-    if (!grants_fit(record, version))
+    if (!grants_fit(record, version, most))
         return "those are granted it who do not fit together";
     if (!stays &&
         grant_missed(record, version, check_clock_ms(version->machine), doubts))
@@ -388,6 +389,12 @@ stands_judge(struct check *check, uint32_t lock, const struct version *before,
             break_judge(check, lock, version, is);
             belief_doom(check, lock, is->fence, FAULT_order_break);
         }
+        if (was != NULL && !is->granted && version->limit > 0 &&
+            version->limit < before->limit && is->permits > version->limit)
+            broken_by(check, PROMISE_ORDER, DAMAGES, since_us,
+                "lock-%" PRIu32 ": ticket %" PRIu64
+                " waits for more permits than the new limit",
+                lock, is->arrival);
         if (!is->granted) {
             if (firm == 0 && !is->suspended && !may_be_passed(before, was, is))
                 firm = is->arrival;
@@ -399,6 +406,13 @@ stands_judge(struct check *check, uint32_t lock, const struct version *before,
             delay_judge(check, lock, is->fence, since_us);
         if (is->fence > newest)
             newest = is->fence;
+        if (version->limit > 0 && is->fence > before->fence &&
+            version->used >
+                limit_since(check, lock, version->limit, before->written_us))
+            broken_by(check, PROMISE_ORDER, DAMAGES, since_us,
+                "lock-%" PRIu32 ": ticket %" PRIu64
+                " was granted beyond the limit",
+                lock, is->arrival);
         if (firm != 0)
             check_broken(check, PROMISE_ORDER, since_us,
                 "lock-%" PRIu32 ": ticket %" PRIu64
@@ -517,6 +531,7 @@ record_judge(struct check *check, uint32_t lock, const struct record *record,
 
     if (wrong == NULL)
         wrong = record_wrong(record, version,
+            limit_most(check, lock, record->limit),
             moved || queue_untouched(before, version),
             check->world->plan.settle_ms > 0);
     version->damaged = wrong != NULL;
@@ -663,6 +678,7 @@ check_record(struct check *check, const struct machine *machine, const char *id,
         return;
     struct subject *subject = subject_of(check, lock);
     struct version *before = version_before(check, lock, machine);
+    bool stood = before->live > 0;
     if (!record_read(&record, value, value_len)) {
         if (!before->damaged)
             broken_by(check, PROMISE_ORDER, DAMAGES, 0,
@@ -693,7 +709,7 @@ check_record(struct check *check, const struct machine *machine, const char *id,
         offsetof(struct version, stands) +
             version.live * sizeof(version.stands[0]));
     circle_count(check, before, 1);
-    if (version.live > 0)
+    if (version.live > 0 || stood)
         limit_note(check, subject, version.limit);
     holders_note(subject, before);
     waits_note(check, subject, before);

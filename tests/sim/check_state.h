@@ -3,7 +3,8 @@
  *
  * - check.c: promises and excuses, fences, the resource
  * - check_belief.c: beliefs; check_detached.c: those in detached holds
- * - check_record.c: records; check_watch.c: messages to watchers
+ * - check_record.c: records; check_resize.c: limits of semaphores
+ * - check_watch.c: messages to watchers
  * - check_circle.c: the waits-for graph
  */
 #ifndef HOLDFAST_TESTS_SIM_CHECK_STATE_H
@@ -16,7 +17,8 @@
 #define NONE        0
 #define TOLD_KEPT   64 /* fences remembered of a lock, to see one told twice */
 #define STAND_KEPT  2048 /* living tickets of a record: waiters_max, and more */
-#define LIMIT_KEPT  4    /* limits that a lock had */
+#define LIMIT_KEPT  16   /* limits that a lock had */
+#define RESIZE_KEPT 256  /* RESIZEs of a lock */
 #define BROKEN_KEPT 256  /* fences of holds that were taken away */
 #define GIVEN_KEPT  32   /* detached holds that were given back */
 #define WAITS_KEPT  64   /* changes of how many wait */
@@ -139,6 +141,13 @@ struct subject {
         uint64_t seen_us;
     } limits[LIMIT_KEPT];
 
+    struct {
+        uint32_t limit;
+        uint64_t sent_us;
+        uint64_t ended_us;  /* WORLD_NEVER: that is not known */
+    } resizes[RESIZE_KEPT]; /* in turn */
+
+    uint32_t resizes_next;
     bool ordered; /* an operator has broken holds of it, or will */
     uint64_t ordered_us;
     uint64_t broken[BROKEN_KEPT];
@@ -237,6 +246,15 @@ void delay_judge(
  * clients rely on, and no more than they were told. */
 void permits_judge(
     struct check *check, uint32_t lock, const struct version *version);
+
+/* check_resize.c: the most permits that may be out, of a semaphore with that
+ * limit. RESIZE takes none from a holder. */
+uint32_t limit_most(const struct check *check, uint32_t lock, uint32_t limit);
+
+/* The largest limit that may have been in force since then: that one, or of a
+ * RESIZE meanwhile. One call of a script may carry out several. */
+uint32_t limit_since(const struct check *check, uint32_t lock, uint32_t limit,
+    uint64_t since_us);
 
 /* check_record.c: the version of that node of a quorum; NULL: there is none. */
 struct version *check_node(

@@ -187,6 +187,8 @@ lock_refused_for(
 
     if (strcmp(a->code, "CONFLICT") == 0) {
         check_deed(check, DEED_CONFLICT);
+        if (world_of(task)->plan.resizes > 0)
+            task->client->fleet->limits[a->lock] = (uint32_t)a->limit;
         bool own = task->count > 0 && !wish_fits(task, &request->wish);
         if (!request->misfits && !own && task_remnant(task, a->lock) == NULL &&
             !check_conflicts(

@@ -1,6 +1,6 @@
 /*
  * Which locks a client asks for, and how: kinds, several names, locks within
- * locks. All clients agree on what a lock is (plan_lock_limit()), but for a few
+ * locks. All clients agree on what a lock is (fleet_limit()), but for a few
  * that do not, on purpose.
  */
 #include "tests/sim/drill.h"
@@ -208,7 +208,7 @@ void
 task_wants(
     struct task *task, uint32_t lock, uint32_t wait_ms, uint32_t lease_ms)
 {
-    uint32_t limit = plan_lock_limit(&world_of(task)->plan, lock);
+    uint32_t limit = fleet_limit(task->client->fleet, lock);
 
     task->lock = lock;
     task->wish = (struct wish){
@@ -234,7 +234,7 @@ wish_misfits(struct task *task, struct wish *wish)
         return true;
     }
     if (wish->limit > 0 || world_odds(world, 3) || task->shares) {
-        wish->limit++;
+        wish->limit += world->plan.resizes > 0 ? 100 : 1;
         wish->shared = false;
         return true;
     }
@@ -352,7 +352,7 @@ draw_wish(struct task *task)
     struct wish *wish = &task->wish;
 
     *wish = (struct wish){
-        .limit = plan_lock_limit(plan, task->lock),
+        .limit = fleet_limit(task->client->fleet, task->lock),
         .permits = 1,
         .wait_ms = draw_wait(world),
         .lease_ms = draw_lease(world),
@@ -384,14 +384,14 @@ static void
 draw_mates(struct task *task)
 {
     struct client *client = task->client;
-    const struct plan *plan = &client->world->plan;
+    const struct fleet *fleet = client->fleet;
 
     for (uint32_t i = 0; i < client->task_count; i++) {
         struct task *mate = &client->tasks[i];
         uint32_t lock = draw_lock(client->world);
         if (mate == task || mate->state != TASK_IDLE ||
             mate->purpose != TASK_WORKS || lock == task->lock ||
-            plan_lock_limit(plan, lock) != plan_lock_limit(plan, task->lock) ||
+            fleet_limit(fleet, lock) != fleet_limit(fleet, task->lock) ||
             is_taken(mate, lock, task->owner))
             continue;
         mate->lock = lock;

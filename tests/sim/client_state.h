@@ -4,7 +4,7 @@
  * for locks). And client_task.c (its use of locks), client_answer.c (answers),
  * client_move.c (sessions that move), client_watch.c (watches, orders),
  * client_detached.c (holds that outlive their session), client_await.c (AWAIT
- * and WANTED). A drill at the end of a run: drill.h.
+ * and WANTED), client_resize.c (RESIZE). A drill at the end of a run: drill.h.
  *
  * A client has a few tasks; each stands with one lock under one owner at a time
  * and no two of them with the same. Requests on one lock and owner take effect
@@ -30,6 +30,7 @@ enum verb {
     VERB_LOCK,
     VERB_UNLOCK,
     VERB_PART, /* UNLOCK permits= */
+    VERB_RESIZE,
     VERB_RENEW,
     VERB_NOTE,
     VERB_GIVE_BACK, /* UNLOCK of a detached hold */
@@ -322,6 +323,7 @@ struct answer {
     uint64_t ttl_ms;
     uint64_t count;
     uint64_t permits;
+    uint64_t limit; /* 0: none was told */
 };
 
 /* PING or HELD is answered. */
@@ -453,6 +455,14 @@ bool detached_give_back(struct client *client, uint32_t lock, uint64_t fence);
 
 /* Winding up: all of them are given back. */
 void detached_wind_up(struct client *client);
+
+/* --- client_resize.c ------------------------------------------------------ */
+
+/* The limit that clients name for a lock; 0: it is no semaphore. */
+uint32_t fleet_limit(const struct fleet *fleet, uint32_t lock);
+void resize_fidget(struct client *client);
+void resize_answered(struct client *client, const struct request *request,
+    const struct answer *a);
 
 /* --- client_await.c ------------------------------------------------------- */
 

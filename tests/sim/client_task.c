@@ -416,6 +416,11 @@ client_fidget(struct client *client)
         await_fidget(client);
         return;
     }
+    if (client->wind == WIND_NOT && world->plan.resizes > 0 &&
+        world_below(world, 100) < world->plan.resizes) {
+        resize_fidget(client);
+        return;
+    }
     switch (world_below(client->world, 32)) {
     case 0:
         (void)wire_request(client, VERB_PING);

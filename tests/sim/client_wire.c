@@ -19,6 +19,7 @@ const char *const verb_names[VERB_COUNT] = {
     [VERB_LOCK] = "LOCK",
     [VERB_UNLOCK] = "UNLOCK",
     [VERB_PART] = "UNLOCK",
+    [VERB_RESIZE] = "RESIZE",
     [VERB_RENEW] = "RENEW",
     [VERB_NOTE] = "NOTE",
     [VERB_GIVE_BACK] = "UNLOCK",
@@ -55,7 +56,7 @@ static const struct {
     {"CANCELLED", "retry=1", TO(LOCK) | TO(AWAIT)},
     {"NOTHELD", "retry=0",
         TO(UNLOCK) | TO(RENEW) | TO(NOTE) | TO(UNWATCH) | TO(KILL) |
-            TO(GIVE_BACK) | TO(PROLONG) | TO(PART)},
+            TO(GIVE_BACK) | TO(PROLONG) | TO(PART) | TO(RESIZE)},
     {"STALE", "retry=0", TO(UNLOCK) | TO(RENEW) | TO(NOTE) | TO(PART)},
     {"LOST", "retry=0",
         TO(UNLOCK) | TO(RENEW) | TO(NOTE) | TO(CLAIM) | TO(PART)},
@@ -64,14 +65,15 @@ static const struct {
     {"DEADLOCK", "retry=1", TO(LOCK)},
     {"UNAVAILABLE", "retry=1",
         TO(LOCK) | TO(RENEW) | TO(NOTE) | TO(SHOW) | TO(CLAIM) | TO(WATCH) |
-            TO(BREAK) | TO(HELD) | TO(GIVE_BACK) | TO(PROLONG) | TO(AWAIT)},
+            TO(BREAK) | TO(HELD) | TO(GIVE_BACK) | TO(PROLONG) | TO(AWAIT) |
+            TO(RESIZE)},
     {"INDOUBT", "retry=1",
         TO(LOCK) | TO(UNLOCK) | TO(RENEW) | TO(NOTE) | TO(CLAIM) | TO(BREAK) |
-            TO(GIVE_BACK) | TO(PROLONG) | TO(PART)},
+            TO(GIVE_BACK) | TO(PROLONG) | TO(PART) | TO(RESIZE)},
     {"DRAINING", "retry=1", TO(LOCK) | TO(CLAIM) | TO(AWAIT) | TO(BAD)},
     {"INTERNAL", "retry=0",
         TO(LOCK) | TO(UNLOCK) | TO(RENEW) | TO(NOTE) | TO(SHOW) | TO(CLAIM) |
-            TO(BREAK) | TO(GIVE_BACK) | TO(PROLONG) | TO(PART)},
+            TO(BREAK) | TO(GIVE_BACK) | TO(PROLONG) | TO(PART) | TO(RESIZE)},
 };
 
 /* A line that came, cut into words; free text is left out. */
@@ -420,6 +422,7 @@ answer_read(const struct line *line, struct answer *a)
     a->has_ttl = line_number(line, "ttl_ms", &a->ttl_ms);
     a->has_count = line_number(line, "count", &a->count);
     a->has_permits = line_number(line, "permits", &a->permits);
+    (void)line_number(line, "limit", &a->limit);
 }
 
 /* The code of an ERR, where it makes sense for the request. */
@@ -522,6 +525,9 @@ answer_final(struct client *client, const struct request *request,
         break;
     case VERB_AWAIT:
         await_answered(client, request, a);
+        break;
+    case VERB_RESIZE:
+        resize_answered(client, request, a);
         break;
     case VERB_GIVE_BACK:
     case VERB_PROLONG:

@@ -146,6 +146,7 @@ struct fleet {
     uint32_t drills;           /* that were begun */
     bool settled;              /* after the last of them */
     bool left[PLAN_LOCKS_MAX]; /* a lost broker has tickets there */
+    uint32_t limits[PLAN_LOCKS_MAX]; /* told of late; 0: none was */
     struct drill drill;
     struct baton batons[BATONS];
 };

@@ -221,7 +221,7 @@ taken_before(const struct fleet *fleet, uint32_t lock, uint32_t *first)
 
     for (uint32_t i = 0; i < plan->locks; i++) {
         if (strcmp(plan_lock_name(i), plan_lock_name(lock)) >= 0 ||
-            plan_lock_limit(plan, i) != plan_lock_limit(plan, lock))
+            fleet_limit(fleet, i) != fleet_limit(fleet, lock))
             continue;
         *first = i;
         return true;

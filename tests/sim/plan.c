@@ -115,6 +115,8 @@ plan_later_deeds(struct plan *plan)
     plan->parts = percent(&random, 80);
     plan->awaits = percent(&random, 40);
     plan->wants = percent(&random, 80);
+    if (plan->semaphores > 0)
+        plan->resizes = percent(&random, 60);
 }
 
 /* Watches of members, in the same way. Nodes of a quorum have no order. */
@@ -622,7 +624,7 @@ plan_print(const struct plan *plan)
         "latency=%" PRIu64 "us jitter=%" PRIu64
         "us skew=%.1fms fault=%.1fms\n%%: semaphores=%u shares=%u "
         "several=%u nests=%u keeps=%u watches=%u delays=%u conflicts=%u "
-        "detaches=%u parts=%u awaits=%u wants=%u members=%u\n"
+        "detaches=%u parts=%u awaits=%u wants=%u members=%u resizes=%u\n"
         "leases: peers=%u short_ms=%u rolls=%u\n"
         "faults:",
         plan->seed, (double)plan->run_us / 1e6, plan->brokers, plan->clients,
@@ -632,7 +634,7 @@ plan_print(const struct plan *plan)
         (double)plan->fault_us / 1e3, plan->semaphores, plan->shares,
         plan->several, plan->nests, plan->keeps, plan->watches, plan->delays,
         plan->conflicts, plan->detaches, plan->parts, plan->awaits, plan->wants,
-        plan->members, plan->peers, plan->short_ms, plan->rolls);
+        plan->members, plan->resizes, plan->peers, plan->short_ms, plan->rolls);
     for (int i = 0; i < FAULT_COUNT; i++)
         if (plan->fault_weight[i] > 0)
             printf(" %s=%u", fault_names[i], plan->fault_weight[i]);
@@ -677,6 +679,7 @@ plan_print(const struct plan *plan)
     X(parts)      \
     X(awaits)     \
     X(wants)      \
+    X(resizes)    \
     X(run_us)
 
 static bool

@@ -134,6 +134,7 @@ struct plan {
     uint32_t awaits;     /* steps of clients that AWAIT a lock */
     uint32_t wants;      /* LOCKs with wanted=1 */
     uint32_t parts;      /* holds of several permits that give some back */
+    uint32_t resizes;    /* further steps of clients that RESIZE a semaphore */
 };
 
 #define PLAN_LOCKS_MAX 64

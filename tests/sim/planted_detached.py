@@ -1,7 +1,8 @@
-"""Bugs of detached holds, of permits that are given back in part, of AWAIT and
-of WANTED."""
+"""Bugs of detached holds, of permits that are given back in part, of RESIZE, of
+AWAIT and of WANTED."""
 
-SETTINGS = ("--set", "usual=1,detaches=30,parts=60,awaits=30,wants=60")
+SETTINGS = ("--set",
+            "usual=1,detaches=30,parts=60,awaits=30,wants=60,resizes=20")
 
 # name: (place, what is there, the mistake, what it is, more changes)
 PLANTED = {
@@ -48,6 +49,25 @@ PLANTED = {
     "part-stays": (
         "gives_back", "t.permits <= keeps then", "true then",
         "UNLOCK permits= is answered, and gives nothing back"),
+    "resize-wakes-nobody": (
+        "resize", "local grants = serve(r, seen)", "local grants",
+        "a larger limit wakes no waiter"),
+    "resize-grants-on": (
+        "compatible", "return r.used + t.permits <= r.limit",
+        "return r.used > r.limit or r.used + t.permits <= r.limit",
+        "a smaller limit is not waited for",
+        ("closed", "return r.used >= r.limit", "return false")),
+    "resize-takes-permits": (
+        "shrink", "            t.shown = history()\n",
+        "            t.shown = history()\n"
+        "            r.used, t.permits = r.used - t.permits + 1, 1\n",
+        "a smaller limit takes permits from holders"),
+    "resize-is-not-kept": (
+        "resize", "    r.limit = limit\n", "",
+        "RESIZE is answered, and changes nothing"),
+    "resize-keeps-waiters": (
+        "shrink", "t.permits > limit then", "false then",
+        "a waiter for more permits than the limit blocks the queue"),
     "await-while-held": (
         "lock_is_free", "lock->news.holders == 0 &&",
         "lock->news.holders <= 1 &&",
