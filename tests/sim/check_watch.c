@@ -373,8 +373,11 @@ check_awaited(struct check *check, uint32_t lock, uint64_t asked_us,
             who);
     if (fence == 0 || check->world->plan.quorum != 0)
         return; /* a broker of a quorum knows what it has seen */
+    /* An older copy may have come back since the highest was told. */
     if (fence < floor)
-        check_broken(check, PROMISE_WATCH, from_us,
+        check_broken(check, PROMISE_WATCH,
+            subject->told_us < asked_us ? lease_before(check, subject->told_us)
+                                        : from_us,
             "lock-%" PRIu32 ": %s has awaited fence %" PRIu64
             ", and was told of %" PRIu64 " before",
             lock, who, fence, floor);
