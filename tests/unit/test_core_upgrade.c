@@ -146,6 +146,115 @@ SESSION_TEST(in_a_row)
     rig_expect(rig, s, "3 OK count=0");
 }
 
+/* The hold has fence 5, and the upgrade fence 9. */
+static void
+upgraded(struct rig *rig, unsigned s)
+{
+    upgradable(rig, s);
+    rig_granted(rig, upgrading(rig, s, "2 LOCK a"), 9);
+    rig_expect(rig, s, "2 OK fence=9 ttl_ms=~ count=2");
+}
+
+/* Requests that wait for Redis are served in their order, at whichever of the
+ * two tickets. */
+SESSION_TEST(behind_its_release)
+{
+    upgraded(rig, s);
+    rig_say(rig, s, "3 UNLOCK a");
+    rig_say(rig, s, "4 LOCK a");
+    rig_say(rig, s, "5 UNLOCK a");
+    rig_say(rig, s, "6 UNLOCK a");
+    rig_say(rig, s, "7 LOCK a");
+    released(rig, 9);
+    rig_expect(rig, s, "3 OK count=1");
+    rig_granted(rig, rig_op(rig, OP_ACQUIRE), 10);
+    rig_expect(rig, s, "4 OK fence=10 ttl_ms=~ count=2");
+    released(rig, 10);
+    rig_expect(rig, s, "5 OK count=1");
+    released(rig, 5);
+    rig_expect(rig, s, "6 OK count=0");
+    struct op *op = rig_op(rig, OP_ACQUIRE);
+    ck_assert(op->ask.mode == MODE_EXCLUSIVE);
+    rig_granted(rig, op, 11);
+    rig_expect(rig, s, "7 OK fence=11 ttl_ms=~ count=1");
+}
+
+SESSION_TEST(behind_the_release_below)
+{
+    upgraded(rig, s);
+    rig_say(rig, s, "3 UNLOCK a fence=5");
+    rig_say(rig, s, "4 LOCK a");
+    rig_say(rig, s, "5 UNLOCK a");
+    rig_say(rig, s, "6 LOCK a mode=shared");
+    released(rig, 5);
+    rig_expect(rig, s, "3 OK count=1");
+    rig_expect(rig, s, "4 OK fence=9 ttl_ms=~ count=2");
+    rig_expect(rig, s, "5 OK count=1");
+    rig_expect(rig, s, "6 ERR CONFLICT retry=0");
+    rig_ask(
+        rig, s, "7 HELD", "7 ITEM name=a fence=9 ttl_ms=~ count=1 upgrade=1");
+    rig_expect(rig, s, "7 OK n=1");
+    rig_no_op(rig);
+}
+
+SESSION_TEST(before_the_grant)
+{
+    rig_say(rig, s, "1 LOCK a mode=upgradable");
+    rig_say(rig, s, "2 LOCK a");
+    rig_say(rig, s, "3 LOCK a");
+    rig_say(rig, s, "4 UNLOCK a");
+    rig_say(rig, s, "5 UNLOCK a");
+    rig_say(rig, s, "6 UNLOCK a");
+    rig_granted(rig, rig_op(rig, OP_ACQUIRE), 5);
+    rig_expect(rig, s, "1 OK fence=5 ttl_ms=~ count=1");
+    rig_granted(rig, rig_op(rig, OP_ACQUIRE), 9);
+    rig_expect(rig, s, "2 OK fence=9 ttl_ms=~ count=2");
+    rig_expect(rig, s, "3 OK fence=9 ttl_ms=~ count=3");
+    rig_expect(rig, s, "4 OK count=2");
+    released(rig, 9);
+    rig_expect(rig, s, "5 OK count=1");
+    released(rig, 5);
+    rig_expect(rig, s, "6 OK count=0");
+}
+
+/* A re-entry of the hold below stood behind one of the upgrade. */
+SESSION_TEST(hands_a_reentry_down)
+{
+    upgraded(rig, s);
+    rig_say(rig, s, "3 NOTE a note=x");
+    rig_say(rig, s, "4 LOCK a");
+    rig_say(rig, s, "5 LOCK a mode=upgradable");
+    rig_say(rig, s, "6 UNLOCK a");
+    rig_granted(rig, rig_op(rig, OP_RENEW), 9);
+    rig_expect(rig, s, "3 OK ttl_ms=~");
+    rig_expect(rig, s, "4 OK fence=9 ttl_ms=~ count=3");
+    rig_expect(rig, s, "6 OK count=2");
+    rig_expect(rig, s, "5 OK fence=5 ttl_ms=~ count=3");
+    rig_no_op(rig);
+}
+
+/* The client was told that its wait had ended: UNLOCK is for its hold. */
+RIG_TEST(is_not_known_to_a_later_connection, rig_new())
+{
+    unsigned s = rig_open_kept(rig), t = rig_open(rig);
+
+    upgradable(rig, s);
+    rig_queued(rig, upgrading(rig, s, "2 LOCK a"));
+    rig_event(rig, s, CORE_DROP);
+    rig_resume(rig, s, t, 2, " keep=10s");
+    rig_line(rig, t);
+    rig_say(rig, t, "1 CLAIM a fence=5");
+    rig_finish(rig, rig_op(rig, OP_RENEW),
+        (struct op_result){.status = OP_OK,
+            .fence = 5,
+            .ttl_ms = RIG_LEASE_MS,
+            .ask = {.mode = MODE_UPGRADABLE, .permits = 1}});
+    rig_expect(rig, t, "1 OK fence=5 ttl_ms=~ count=1");
+    rig_say(rig, t, "2 UNLOCK a");
+    released(rig, 5);
+    rig_expect(rig, t, "2 OK count=0");
+}
+
 /* Another kind of LOCK that stood behind a wait is for a ticket of its own. */
 SESSION_TEST(of_another_kind)
 {
@@ -287,6 +396,11 @@ core_upgrade_suite(void)
     tcase_add_loop_test(tests, is_not_had, 0, 3);
     tcase_add_test(tests, of_a_shared_hold);
     tcase_add_loop_test(tests, in_a_row, 0, 2);
+    tcase_add_test(tests, behind_its_release);
+    tcase_add_test(tests, behind_the_release_below);
+    tcase_add_test(tests, before_the_grant);
+    tcase_add_test(tests, hands_a_reentry_down);
+    tcase_add_test(tests, is_not_known_to_a_later_connection);
     tcase_add_loop_test(tests, of_another_kind, 0, 3);
     tcase_add_test(tests, by_fence);
     tcase_add_test(tests, one_is_lost);

@@ -1,6 +1,8 @@
 /*
- * Upgrades: which of an owner's two tickets a request is about. ticket.c finds
- * and creates them.
+ * Upgrades: which of an owner's two tickets a request is about. The requests of
+ * an owner for a lock are served in order: each goes to the ticket at which the
+ * last one waits. That ticket may hand it to the other one. ticket.c finds and
+ * creates both.
  */
 #include "daemon/core/model/upgrade.h"
 
@@ -24,6 +26,27 @@ lock_mode(const struct core *core, struct text word, enum mode *mode)
     return NULL;
 }
 
+/* Whether a request at the ticket waits for those before it. */
+static bool
+ticket_lines_up(const struct ticket *ticket)
+{
+    if (ticket == NULL || list_empty(&ticket->requests))
+        return false;
+    const struct request *last =
+        container_of(ticket->requests.prev, struct request, ticket_link);
+    require(last->ticket == ticket);
+    return last->state == REQUEST_QUEUED;
+}
+
+/* Whether a request of the hold below is for this upgrade instead. The client
+ * may not know of an upgrade that was granted to an earlier connection. */
+static bool
+upgrade_is_meant(const struct ticket *upgrade)
+{
+    return (upgrade_stands(upgrade) && upgrade->fate != FATE_UNATTENDED) ||
+           ticket_lines_up(upgrade);
+}
+
 struct ticket *
 ticket_meant(const struct core *core, const struct session *session,
     const struct lock *lock, struct text owner, uint64_t fence)
@@ -31,11 +54,12 @@ ticket_meant(const struct core *core, const struct session *session,
     struct ticket *base = ticket_find(core, session, lock, owner);
     struct ticket *upgrade = ticket_find_upgrade(core, session, lock, owner);
 
-    if (!upgrade_stands(upgrade))
-        return base;
-    if (base != NULL && fence > 0 && fence != upgrade->fence)
-        return base;
-    return upgrade;
+    if (base == NULL)
+        return upgrade;
+    if (fence > 0)
+        return upgrade_stands(upgrade) && fence == upgrade->fence ? upgrade
+                                                                  : base;
+    return upgrade_is_meant(upgrade) && !ticket_lines_up(base) ? upgrade : base;
 }
 
 struct ticket *
@@ -44,13 +68,41 @@ ticket_for_lock(struct core *core, struct session *session, struct text name,
 {
     const struct lock *lock = core->upgrades > 0 ? lock_find(core, name) : NULL;
 
-    if (lock != NULL && ticket_find(core, session, lock, owner) == NULL) {
+    if (lock != NULL) {
+        struct ticket *base = ticket_find(core, session, lock, owner);
         struct ticket *upgrade =
             ticket_find_upgrade(core, session, lock, owner);
-        if (upgrade_stands(upgrade))
+        if (base == NULL ? upgrade_stands(upgrade) || ticket_lines_up(upgrade)
+                         : ticket_lines_up(upgrade) && !ticket_lines_up(base))
             return upgrade;
     }
     return ticket_obtain(core, session, name, owner, limit);
+}
+
+struct ticket *
+request_elsewhere(const struct core *core, const struct ticket *ticket,
+    const struct request *request)
+{
+    bool locks = request->command == COMMAND_LOCK;
+    bool held = ticket->state == TICKET_HELD;
+    struct ticket *other;
+
+    require(held || ticket->state == TICKET_IDLE);
+    if (core->upgrades == 0 || request->command == COMMAND_CLAIM ||
+        request->fence > 0 || request->state != REQUEST_QUEUED)
+        return NULL;
+    if (ticket->upgrade) {
+        other = ticket_base(core, ticket);
+        return held && locks && request->ask.mode != MODE_EXCLUSIVE &&
+                       other != NULL && other->state != TICKET_IDLE
+                   ? other
+                   : NULL;
+    }
+    other = ticket_find_upgrade(
+        core, request->session, ticket->lock, ticket_owner(ticket));
+    if (held)
+        return !locks && upgrade_is_meant(other) ? other : NULL;
+    return upgrade_stands(other) ? other : NULL;
 }
 
 struct ticket *

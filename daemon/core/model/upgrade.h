@@ -21,7 +21,7 @@ struct ticket *ticket_find_upgrade(const struct core *core,
 struct ticket *ticket_obtain_upgrade(struct core *core, struct session *session,
     struct text name, struct text owner, const char **limit);
 
-/* Whether it is an upgrade that is held, asked for or waited for. */
+/* Whether it is an upgrade that is held, asked for or waited for; also NULL. */
 static inline bool
 upgrade_stands(const struct ticket *ticket)
 {
@@ -29,14 +29,16 @@ upgrade_stands(const struct ticket *ticket)
            ticket->state != TICKET_LEAVING;
 }
 
-/* The ticket of a hold that UNLOCK, RENEW or NOTE is about, or NULL. An upgrade
- * goes before the hold below it, unless that has the fence (0: any). */
+/* The ticket of a hold that UNLOCK, RENEW or NOTE is about, or NULL. With a
+ * fence it is the one that has the fence. Without one (0) the request stands
+ * behind the owner's earlier requests; an upgrade goes before the hold below.
+ */
 struct ticket *ticket_meant(const struct core *core,
     const struct session *session, const struct lock *lock, struct text owner,
     uint64_t fence);
 
-/* The ticket for a LOCK: as ticket_obtain(), but an upgrade goes before a hold
- * below it that has ended. */
+/* The ticket for a LOCK: as ticket_obtain(), but behind the owner's earlier
+ * requests. An upgrade goes before a hold below it that has ended. */
 struct ticket *ticket_for_lock(struct core *core, struct session *session,
     struct text name, struct text owner, const char **limit);
 
@@ -53,6 +55,11 @@ void ticket_set_ask(struct ticket *ticket, const struct ask *ask);
 
 /* The hash of the owner as the record has it. */
 uint64_t ticket_record_owner(const struct ticket *ticket);
+
+/* The other ticket of the owner that a queued request of this ticket is about,
+ * or NULL. The ticket is held, or IDLE with the first of its requests. */
+struct ticket *request_elsewhere(const struct core *core,
+    const struct ticket *ticket, const struct request *request);
 
 /* Puts a queued request to another ticket of its session and lock, which serves
  * it at the end of the step. */

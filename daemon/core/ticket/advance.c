@@ -29,30 +29,36 @@ wait_serve(struct core *core, struct ticket *ticket)
     return false;
 }
 
-/* Whether the ticket below an upgrade that has ended takes the request: all but
- * another upgrade. Or the request is refused, since there is no room. */
+/* Whether the owner's other ticket takes the request. Of an upgrade that has
+ * ended it takes all requests, in their order, but another upgrade. Or the
+ * request is refused, since there is no room. */
 static bool
-idle_hands_down(
+idle_hands_over(
     struct core *core, const struct ticket *ticket, struct request *request)
 {
-    const struct ask *ask = &request->ask;
     bool locks = request->command == COMMAND_LOCK;
+    struct ticket *other = request_elsewhere(core, ticket, request);
     const char *limit = NULL;
 
-    if (!ticket->upgrade || request->command == COMMAND_CLAIM)
-        return false;
-    struct ticket *base = ticket_base(core, ticket);
-    if (locks && base != NULL && ask->mode == MODE_EXCLUSIVE &&
-        ask->permits_max == 0 && ask->detach_ms == 0)
-        return false;
-    if (locks && base == NULL)
-        base = ticket_obtain(core, request->session, lock_name(ticket->lock),
-            ticket_owner(ticket), &limit);
-    if (base != NULL)
-        request_hand(core, request, base);
-    else if (locks)
+    require(ticket->state == TICKET_IDLE);
+    if (ticket->upgrade && request->command != COMMAND_CLAIM) {
+        other = ticket_base(core, ticket);
+        if (locks && other != NULL && other->state == TICKET_HELD &&
+            hold_may_upgrade(core, other, request))
+            return false;
+        if (locks && other == NULL)
+            other = ticket_obtain(core, request->session,
+                lock_name(ticket->lock), ticket_owner(ticket), &limit);
+    }
+    if (other == NULL && limit != NULL)
         request_limit(core, request, limit);
-    return base != NULL || locks;
+    if (other == NULL)
+        return limit != NULL;
+    do
+        request_hand(core, request, other);
+    while (ticket->upgrade && (request = ticket_request(ticket)) != NULL &&
+           request->command != COMMAND_CLAIM);
+    return true;
 }
 
 /* IDLE: the first request of those that stand at it. False: there is none to be
@@ -68,7 +74,7 @@ idle_serve(struct core *core, struct ticket *ticket, struct request *request)
         return false;
     if (request->state == REQUEST_ENDED)
         request_refuse(core, request, request->end_code, request->end_why);
-    else if (idle_hands_down(core, ticket, request))
+    else if (idle_hands_over(core, ticket, request))
         return true;
     else if (request->command == COMMAND_LOCK)
         ticket_begin(core, ticket, request);

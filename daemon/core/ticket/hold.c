@@ -297,8 +297,7 @@ hold_objection(const struct ticket *ticket, const struct request *request)
     return NULL;
 }
 
-/* Whether the LOCK is for an upgrade of the hold. */
-static bool
+bool
 hold_may_upgrade(const struct core *core, const struct ticket *ticket,
     const struct request *request)
 {
@@ -314,9 +313,8 @@ hold_may_upgrade(const struct core *core, const struct ticket *ticket,
                    ticket_owner(ticket)) != NULL);
 }
 
-/* The request goes to the upgrade's own ticket, and those for the hold that
- * come behind it: the hold stays as it is, whatever becomes of the upgrade. See
- * DESIGN.md D1.8. */
+/* The request goes to the upgrade's own ticket: the hold stays as it is,
+ * whatever becomes of the upgrade. See DESIGN.md D1.8. */
 static void
 hold_upgrade(struct core *core, struct ticket *ticket, struct request *request)
 {
@@ -331,10 +329,6 @@ hold_upgrade(struct core *core, struct ticket *ticket, struct request *request)
     if (request->state != REQUEST_QUEUED)
         request_move(request, REQUEST_QUEUED);
     request_hand(core, request, upgrade);
-    while ((request = ticket_request(ticket)) != NULL &&
-           request->command != COMMAND_LOCK &&
-           request->command != COMMAND_CLAIM && request->fence == 0)
-        request_hand(core, request, upgrade);
 }
 
 /*
@@ -607,7 +601,13 @@ hold_changes(const struct core *core, const struct ticket *ticket)
 static bool
 hold_serve(struct core *core, struct ticket *ticket, struct request *request)
 {
+    struct ticket *other = request_elsewhere(core, ticket, request);
+
     require(ticket_request(ticket) == request);
+    if (other != NULL) {
+        request_hand(core, request, other);
+        return false;
+    }
     if (request->command == COMMAND_UNLOCK && request->ask.permits == 0)
         return hold_unlock(core, ticket, request);
     if (hold_changes(core, ticket))

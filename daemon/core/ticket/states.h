@@ -100,6 +100,10 @@ void hold_gone(struct core *core, struct ticket *ticket);
  * ticket leaves. */
 void hold_broken(struct core *core, struct ticket *ticket);
 
+/* Whether the LOCK is for an upgrade of the hold. */
+bool hold_may_upgrade(const struct core *core, const struct ticket *ticket,
+    const struct request *request);
+
 /* Serves a LOCK of the holder itself, after Redis has confirmed the hold. */
 void hold_relock(
     struct core *core, struct ticket *ticket, struct request *request);
