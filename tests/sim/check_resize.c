@@ -41,17 +41,18 @@ check_resizes(struct check *check, uint32_t lock, uint32_t limit)
     subject->resizes[at].ended_us = WORLD_NEVER;
 }
 
-/* Whether a client has believed all the time since then that it has permits. */
+/* Whether a hold that a client was told of before then stands. */
 static bool
 lock_stood(const struct check *check, uint32_t lock, uint64_t since_us)
 {
-    for (uint32_t at = subject_of(check, lock)->beliefs; at != NONE;
-         at = check->beliefs[at].next) {
-        const struct belief *belief = &check->beliefs[at];
-        if (belief->until_us > check->world->now_us && belief->limit > 0 &&
-            belief->began_us < since_us && belief->doom == FAULT_COUNT)
-            return true;
-    }
+    const struct subject *subject = subject_of(check, lock);
+
+    for (uint32_t at = subject->beliefs; at != NONE;
+         at = check->beliefs[at].next)
+        for (uint32_t i = 0; i < subject->version.live; i++)
+            if (check->beliefs[at].began_us < since_us &&
+                subject->version.stands[i].fence == check->beliefs[at].fence)
+                return true;
     return false;
 }
 
