@@ -218,7 +218,7 @@ local function refusal(r, t, flags, limit, blocked, seen)
         return CONFLICT
     elseif bit.band(flags, NO_QUEUE) == 0 then
         sweep(r)
-        return full(r) and FULL or nil
+        return full(r) and not base and FULL or nil
     elseif r.pending then
         return known and GRACE or CHANGED
     elseif barred(r) or blocked and not base or not compatible(r, t) then
@@ -417,7 +417,7 @@ return function(key, arg, read)
                 (busy or refused == GRACE) and ask_again(r) or ask_later(r),
                 busy and r.live - r.granted + 1 or
                     refused == CONFLICT and r.limit or 0, grants,
-                busy and tell and about_holder(r) or nil)
+                busy and tell and about_holder(r, t) or nil)
             return r.forget > 0 and record_store(r)
         end
         ticket_append(r, sub(arg, IDENTITY + ACQUIRE + 1), t)

@@ -1018,13 +1018,15 @@ local function words_anew(r, t, words)
 end
 
 -- The holder in the way: how long holds last in ms (0: nobody knows), the age
--- of the first hold, and its words.
-local function about_holder(r)
+-- of the first hold, and its words. No upgrade waits for the hold below it.
+local function about_holder(r, asked)
     if r.granted == 0 then
         return nil
     end
+    local base = asked.mode == UPGRADE and base_of(r, asked)
     for place, flags, raw, at in queue_walk(r, r.first) do
-        if bit.band(flags, GRANTED) ~= 0 then
+        if bit.band(flags, GRANTED) ~= 0 and
+            not (base and base.place == place) then
             local t = ticket_unpack(place, raw, at)
             return pack(ABOUT_FORMAT, r.typical,
                 min(max(now - floor(t.since / 1000), 0), ULONG_MAX)) ..
@@ -1058,6 +1060,6 @@ local function result_of(r, t, grants, tell, kind)
         result(WAITING, t.place, t.arrival, 0, t.ends - now, ask_again(r),
             t.mode == UPGRADE and 1 or
                 max(min(t.place - r.first + 1, r.live) - r.granted, 1), grants,
-            kind or tell and about_holder(r) or nil)
+            kind or tell and about_holder(r, t) or nil)
     end
 end

@@ -407,7 +407,7 @@ class Lock:
         if outcome.status != OK:
             outcome.waits = self.kept_out
             if outcome.status == BUSY:
-                self.tell(call, outcome)
+                self.tell(call, outcome, call)
                 self.kept_from = True
             if outcome.status == CONFLICT:
                 outcome.limit = self.limit
@@ -429,7 +429,7 @@ class Lock:
                     not self.compatible(call):
                 return BUSY
             return CORRUPT if self.raised(call.seen) is None else OK
-        return FULL if self.full(call) else OK
+        return FULL if self.full(call) and not base else OK
 
     def anew(self, ticket, lease):
         """The end of a lease that begins anew: no sooner than it was."""
@@ -477,12 +477,14 @@ class Lock:
         if ticket.granted and call.name == "renew" and ticket.hold:
             outcome.left = max(ticket.hold - self.now, 1)
         elif not ticket.granted:
-            self.tell(call, outcome)
+            self.tell(call, outcome, ticket)
         return outcome
 
-    def tell(self, call, outcome):
-        if call.tell and self.granted:
-            first = self.granted[0]
+    def tell(self, call, outcome, asked):
+        others = [ticket for ticket in self.granted
+                  if ticket is not self.base_of(asked)]
+        if call.tell and others:
+            first = others[0]
             age = max(self.now - first.since // 1000, 0)
             outcome.about = (self.typical, age, first.words)
 

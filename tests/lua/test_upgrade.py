@@ -2,8 +2,8 @@
 
 import scripts
 from script_case import ScriptCase
-from scripts import (BROKEN_NOW, BUSY, CONFLICT, GONE, KEY, LEASE, NEWER, OK,
-                     SHARED, UPGRADABLE, UPGRADE, UPGRADES, WAITING, who)
+from scripts import (BROKEN_NOW, BUSY, CONFLICT, FULL, GONE, KEY, LEASE, NEWER,
+                     OK, SHARED, UPGRADABLE, UPGRADE, UPGRADES, WAITING, who)
 
 
 class UpgradeCase(ScriptCase):
@@ -124,6 +124,23 @@ class Upgrades(UpgradeCase):
         self.assertEqual(len(told()), 1)
         self.says(self.two.renew(who(0).above()), OK, ttl=LEASE)
 
+    def test_who_is_in_its_way(self):
+        """The hold below is not."""
+        self.take(1, SHARED, words=(b"reader", b"", b""))
+        for no_queue, status in (True, BUSY), (False, WAITING):
+            result = self.upgrade(0, no_queue=no_queue, tell=True)
+            self.says(result, status)
+            self.assertEqual(result.about[2], (b"reader", b"", b""))
+        self.one.release(who(1))
+        busy = self.take(2, SHARED, no_queue=True, tell=True)
+        self.assertEqual(busy.about[2], ())
+
+    def test_the_queue_is_full(self):
+        self.one.waiters_max = 1
+        self.take(1, scripts.EXCLUSIVE)
+        self.says(self.take(2, SHARED), FULL)
+        self.says(self.upgrade(0), OK)
+
     def test_its_session_moves(self):
         """Each of the two is found by its own identity."""
         self.upgrade(0)
@@ -160,6 +177,16 @@ class Readers(UpgradeCase):
                 self.says(self.upgrade(number, no_queue=no_queue), CONFLICT)
         self.one.release(who(1))
         self.says(self.upgrade(0, no_queue=True), OK)
+
+    def test_it_waits_for_a_lock_delay(self):
+        self.take(0, SHARED)
+        self.take(1, SHARED, delay=1000)
+        self.one.release(who(1), unclean=True)
+        self.says(self.upgrade(0, no_queue=True), BUSY)
+        self.says(self.upgrade(0), WAITING, ahead=1)
+        self.says(self.take(2, SHARED), WAITING)
+        self.edit(delay=0)  # it is over
+        self.says(self.one.renew(who(0).above()), OK)
 
 
 class Detached(UpgradeCase):
