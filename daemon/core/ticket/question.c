@@ -42,17 +42,6 @@ ticket_question(struct core *core, struct ticket *ticket,
     return op;
 }
 
-/* Two that share, and wait to become exclusive, would wait for one another. */
-static bool
-upgrade_is_of_shared(const struct core *core, const struct ticket *ticket)
-{
-    const struct ticket *base =
-        ticket->upgrade ? ticket_base(core, ticket) : NULL;
-
-    return base != NULL && base->state == TICKET_HELD &&
-           base->ask.mode == MODE_SHARED;
-}
-
 void
 ticket_ask(struct core *core, struct ticket *ticket, struct request *request,
     uint64_t deadline_us)
@@ -70,7 +59,7 @@ ticket_ask(struct core *core, struct ticket *ticket, struct request *request,
         ticket->over_us = unheard_over_us(core, core->now_us);
     op->over_us = ticket->over_us;
     op->moves = ticket->generation > 1 || ticket->requeued;
-    op->no_queue = request->wait_us == 0 || upgrade_is_of_shared(core, ticket);
+    op->no_queue = request->wait_us == 0;
     op->tell = op->no_queue || request->progress != PROGRESS_NONE;
     op->ask = ticket->ask;
     ticket_words(ticket, op);
