@@ -503,7 +503,8 @@ SESSION_TEST(before_an_await)
     rig_news(rig, "W" KEY, sizeof("W" KEY) - 1);
     rig_no_op(rig);
     rig_say(rig, t, "3 AWAIT a");
-    rig_status(rig, rig_op(rig, OP_INSPECT), OP_GONE);
+    rig_finish(rig, rig_op(rig, OP_INSPECT),
+        (struct op_result){.status = OP_OK, .arrival = 2, .fence = 10});
     rig_expect(rig, t, "3 OK fence=10 note=n");
 }
 
