@@ -337,7 +337,8 @@ command_audit(struct settings *settings, char **argv)
     return list_command(settings, argv, "audit", &list, "AUDIT");
 }
 
-/* The kind of the lock: ", shared", ", 2 of 3 permits", or "". */
+/* The kind of the lock: ", shared", ", upgradable", ", 2 of 3 permits", or
+ * "". */
 static void
 show_kind(const struct holdfast_event *event, char *text, size_t text_bytes)
 {
@@ -350,8 +351,9 @@ show_kind(const struct holdfast_event *event, char *text, size_t text_bytes)
         holdfast_event_number(event, "permits", &permits))
         (void)snprintf(text, text_bytes, ", %" PRIu64 " of %" PRIu64 " permits",
             permits, limit);
-    else if (mode != NULL && strcmp(mode, "shared") == 0)
-        (void)snprintf(text, text_bytes, ", shared");
+    else if (mode != NULL &&
+             (strcmp(mode, "shared") == 0 || strcmp(mode, "upgradable") == 0))
+        (void)snprintf(text, text_bytes, ", %s", mode);
 }
 
 /* Prints the line under the columns: the state of the lock as a whole. */

@@ -193,6 +193,10 @@ class ListTest(OutputCase):
                  "OK state=held mode=shared holders=1 waiters=0",
                  ["shared", "-", "-", "-"],
                  "job is held, shared (holders 1, waiters 0)"),
+                ("ITEM kind=holder mode=upgradable fence=5\n"
+                 "OK state=held mode=upgradable holders=1 waiters=0",
+                 ["upgradable", "-", "-", "-"],
+                 "job is held, upgradable (holders 1, waiters 0)"),
                 ("ITEM kind=holder permits=2 fence=5\n"
                  "OK state=held mode=semaphore limit=3 permits=2 holders=1"
                  " waiters=0", ["-", "2", "-", "-"],
