@@ -73,6 +73,22 @@ class UpgradeTest(KindsCase):
         holder.ok("UNLOCK m")
         reader.wait(reader_tag)
 
+    def test_a_deadlock_behind_an_upgradable_wait_is_found(self):
+        """A reader waits for the one before it, which waits for the holder."""
+        holder, reader, other = (self.connect() for _ in range(3))
+        holder.ok("LOCK u mode=upgradable")
+        reader.ok("LOCK m")
+        other.waits("LOCK u mode=upgradable")
+        reader.waits("LOCK u mode=shared")
+        tag = holder.waits("LOCK m")
+        self.assertEqual(holder.wait(tag).code, "DEADLOCK")
+
+    def test_several_names_upgrade_nothing(self):
+        client = self.connect()
+        client.ok("LOCK u mode=upgradable")
+        client.err("LOCK u v", "CONFLICT")
+        client.ok("HELD", n=1)
+
     def test_the_holder_dies(self):
         holder, reader, late = (self.connect() for _ in range(3))
         holder.ok("LOCK u mode=upgradable")

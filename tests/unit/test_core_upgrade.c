@@ -60,8 +60,8 @@ SESSION_TEST(is_given_back)
     rig_silent(rig, s);
     rig_hint(rig, op->request);
     rig_granted(rig, rig_op(rig, OP_RENEW), 9);
-    rig_expect(rig, s, "4 OK fence=9 ttl_ms=~ count=2");
-    rig_ask(rig, s, "5 LOCK a", "5 OK fence=9 ttl_ms=~ count=3");
+    rig_expect(rig, s, "4 OK fence=9 ttl_ms=~ count=2 upgrade=1");
+    rig_ask(rig, s, "5 LOCK a", "5 OK fence=9 ttl_ms=~ count=3 upgrade=1");
     rig_ask(rig, s, "6 HELD",
         "6 ITEM name=a fence=5 ttl_ms=~ count=1 mode=upgradable");
     rig_expect(
@@ -115,7 +115,7 @@ SESSION_TEST(of_a_shared_hold)
     rig_expect(rig, s, "2 ERR CONFLICT retry=0");
     op = upgrading(rig, s, "3 LOCK a wait=5s");
     rig_granted(rig, op, 9);
-    rig_expect(rig, s, "3 OK fence=9 ttl_ms=~ count=2");
+    rig_expect(rig, s, "3 OK fence=9 ttl_ms=~ count=2 upgrade=1");
     rig_say(rig, s, "4 UNLOCK a");
     released(rig, 9);
     rig_expect(rig, s, "4 OK count=1");
@@ -131,7 +131,7 @@ SESSION_TEST(in_a_row)
     rig_silent(rig, s);
     if (_i == 0) {
         rig_granted(rig, op, 9);
-        rig_expect(rig, s, "2 OK fence=9 ttl_ms=~ count=2");
+        rig_expect(rig, s, "2 OK fence=9 ttl_ms=~ count=2 upgrade=1");
         released(rig, 9);
         rig_expect(rig, s, "3 OK count=1");
         only_the_first_is_left(rig, s);
@@ -152,7 +152,7 @@ upgraded(struct rig *rig, unsigned s)
 {
     upgradable(rig, s);
     rig_granted(rig, upgrading(rig, s, "2 LOCK a"), 9);
-    rig_expect(rig, s, "2 OK fence=9 ttl_ms=~ count=2");
+    rig_expect(rig, s, "2 OK fence=9 ttl_ms=~ count=2 upgrade=1");
 }
 
 /* Requests that wait for Redis are served in their order, at whichever of the
@@ -168,7 +168,7 @@ SESSION_TEST(behind_its_release)
     released(rig, 9);
     rig_expect(rig, s, "3 OK count=1");
     rig_granted(rig, rig_op(rig, OP_ACQUIRE), 10);
-    rig_expect(rig, s, "4 OK fence=10 ttl_ms=~ count=2");
+    rig_expect(rig, s, "4 OK fence=10 ttl_ms=~ count=2 upgrade=1");
     released(rig, 10);
     rig_expect(rig, s, "5 OK count=1");
     released(rig, 5);
@@ -188,7 +188,7 @@ SESSION_TEST(behind_the_release_below)
     rig_say(rig, s, "6 LOCK a mode=shared");
     released(rig, 5);
     rig_expect(rig, s, "3 OK count=1");
-    rig_expect(rig, s, "4 OK fence=9 ttl_ms=~ count=2");
+    rig_expect(rig, s, "4 OK fence=9 ttl_ms=~ count=2 upgrade=1");
     rig_expect(rig, s, "5 OK count=1");
     rig_expect(rig, s, "6 ERR CONFLICT retry=0");
     rig_ask(
@@ -208,8 +208,8 @@ SESSION_TEST(before_the_grant)
     rig_granted(rig, rig_op(rig, OP_ACQUIRE), 5);
     rig_expect(rig, s, "1 OK fence=5 ttl_ms=~ count=1");
     rig_granted(rig, rig_op(rig, OP_ACQUIRE), 9);
-    rig_expect(rig, s, "2 OK fence=9 ttl_ms=~ count=2");
-    rig_expect(rig, s, "3 OK fence=9 ttl_ms=~ count=3");
+    rig_expect(rig, s, "2 OK fence=9 ttl_ms=~ count=2 upgrade=1");
+    rig_expect(rig, s, "3 OK fence=9 ttl_ms=~ count=3 upgrade=1");
     rig_expect(rig, s, "4 OK count=2");
     released(rig, 9);
     rig_expect(rig, s, "5 OK count=1");
@@ -227,7 +227,7 @@ SESSION_TEST(hands_a_reentry_down)
     rig_say(rig, s, "6 UNLOCK a");
     rig_granted(rig, rig_op(rig, OP_RENEW), 9);
     rig_expect(rig, s, "3 OK ttl_ms=~");
-    rig_expect(rig, s, "4 OK fence=9 ttl_ms=~ count=3");
+    rig_expect(rig, s, "4 OK fence=9 ttl_ms=~ count=3 upgrade=1");
     rig_expect(rig, s, "6 OK count=2");
     rig_expect(rig, s, "5 OK fence=5 ttl_ms=~ count=3");
     rig_no_op(rig);
@@ -284,14 +284,14 @@ SESSION_TEST(by_fence)
 {
     upgradable(rig, s);
     rig_granted(rig, upgrading(rig, s, "2 LOCK a"), 9);
-    rig_expect(rig, s, "2 OK fence=9 ttl_ms=~ count=2");
+    rig_expect(rig, s, "2 OK fence=9 ttl_ms=~ count=2 upgrade=1");
     rig_ask(
         rig, s, "3 LOCK a mode=shared wait=0 limit=2", "3 ERR BADREQ retry=0");
     rig_say(rig, s, "4 UNLOCK a fence=5");
     released(rig, 5);
     rig_expect(rig, s, "4 OK count=1");
     rig_ask(rig, s, "5 LOCK a mode=shared", "5 ERR CONFLICT retry=0");
-    rig_ask(rig, s, "6 LOCK a", "6 OK fence=9 ttl_ms=~ count=2");
+    rig_ask(rig, s, "6 LOCK a", "6 OK fence=9 ttl_ms=~ count=2 upgrade=1");
     rig_ask(rig, s, "7 UNLOCK a fence=5", "7 ERR STALE retry=0");
     rig_ask(rig, s, "8 UNLOCK a", "8 OK count=1");
     rig_event(rig, s, CORE_DROP);
@@ -304,7 +304,7 @@ SESSION_TEST(one_is_lost)
 {
     upgradable(rig, s);
     rig_granted(rig, upgrading(rig, s, "2 LOCK a"), 9);
-    rig_expect(rig, s, "2 OK fence=9 ttl_ms=~ count=2");
+    rig_expect(rig, s, "2 OK fence=9 ttl_ms=~ count=2 upgrade=1");
     rig_pass(rig, 10010);
     for (int i = 0; i < 2; i++) {
         struct op *op = rig_op(rig, OP_RENEW);
@@ -344,7 +344,7 @@ RIG_TEST(is_claimed, rig_new())
         unsigned s = rig_open_kept(rig);
         upgradable(rig, s);
         rig_granted(rig, upgrading(rig, s, "2 LOCK a"), 9);
-        rig_expect(rig, s, "2 OK fence=9 ttl_ms=~ count=2");
+        rig_expect(rig, s, "2 OK fence=9 ttl_ms=~ count=2 upgrade=1");
         rig_event(rig, s, CORE_DROP);
         rig_resume(rig, s, t, 2, " keep=10s");
     } else {
@@ -353,7 +353,7 @@ RIG_TEST(is_claimed, rig_new())
     rig_line(rig, t);
     for (int i = 0; i < 2; i++) {
         const char *ok[] = {
-            "1 OK fence=5 ttl_ms=~ count=~", "1 OK fence=9 ttl_ms=~ count=~"};
+            "1 OK fence=5 ttl_ms=~ count=~", "1 OK fence=9 ttl_ms=~ count=~ upgrade=1"};
         bool above = i == _i % 2;
         claim(rig, t,
             above ? "1 CLAIM a fence=9 upgrade=1" : "1 CLAIM a fence=5",

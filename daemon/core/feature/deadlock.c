@@ -324,7 +324,9 @@ in_the_way(const struct reading *reading, uint32_t own, uint32_t other)
         return false;
     if (result->limit > 0)
         return before->granted && result->holders == 1;
-    return !modes_join(result->tickets[own].mode, before->mode);
+    /* A reader behind an upgradable wait waits for another upgradable hold. */
+    return (!before->granted && before->mode == MODE_UPGRADABLE) ||
+           !modes_join(result->tickets[own].mode, before->mode);
 }
 
 /* The place of the wait among the tickets, the last of its owner; ticket_count:

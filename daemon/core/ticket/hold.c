@@ -47,6 +47,8 @@ answer_hold(struct core *core, struct request *request, struct ticket *ticket)
     reply_pair_number(&reply, "ttl_ms", ticket_ttl_ms(core, ticket));
     reply_pair_number(&reply, "count", ticket_all_holds(core, ticket));
     answer_lease(core, &reply, ticket);
+    if (ticket->upgrade)
+        reply_mode(&reply, MODE_UPGRADE);
     reply_ignored(&reply, hold_ignores(ticket, request, request->ask.hold_ms));
     answer_end(core, request->session, &reply);
     if (request->wanted)
@@ -307,6 +309,7 @@ hold_may_upgrade(const struct core *core, const struct ticket *ticket,
            request->ask.mode == MODE_EXCLUSIVE &&
            request->ask.permits_max == ticket->ask.permits_max &&
            ticket->ask.permits_max == 0 && request->ask.detach_ms == 0 &&
+           handle_equal(request->multilock, HANDLE_NONE) &&
            !core->settings.no_semaphores &&
            (ticket->fate != FATE_UNATTENDED ||
                ticket_find_upgrade(core, ticket->session, ticket->lock,
