@@ -49,6 +49,7 @@ const char *const deed_names[DEED_COUNT] = {
     [DEED_WANTED] = "wanted",
     [DEED_SEVERAL] = "several",
     [DEED_DOWNGRADE] = "downgraded",
+    [DEED_UPGRADE] = "upgraded",
     [DEED_RESUME] = "resumed",
     [DEED_CLAIM] = "claimed",
     [DEED_AGAIN] = "put_again",

@@ -64,6 +64,8 @@ struct check_hold {
     uint32_t limit;
     uint32_t permits;
     bool shared;
+    bool upgradable; /* and it is the only one of these */
+    uint64_t below;  /* fence of the hold that it upgrades; 0: none */
     bool detached;   /* nobody's: it stands in Redis until then */
     enum fault doom; /* an order took it away already; FAULT_COUNT: none did */
 };
@@ -283,6 +285,7 @@ enum deed {
     DEED_WANTED,
     DEED_SEVERAL, /* LOCKs of several names that were granted */
     DEED_DOWNGRADE,
+    DEED_UPGRADE,
     DEED_RESUME,
     DEED_CLAIM,  /* answered OK */
     DEED_AGAIN,  /* waiting LOCKs that were put again and granted */

@@ -134,8 +134,11 @@ beliefs_fit(
 {
     if (a->limit != b->limit && check->world->plan.resizes == 0)
         return false;
+    if (a->below > 0 || b->below > 0)
+        return a->below == b->fence || b->below == a->fence;
     return a->limit > 0 ? b->limit > 0
-                        : b->limit == 0 && a->shared && b->shared;
+                        : b->limit == 0 && a->shared && b->shared &&
+                              !(a->upgradable && b->upgradable);
 }
 
 /* Nobody else may believe now who does not fit. */
@@ -210,6 +213,8 @@ check_believes(
         .permits = hold->permits,
         .most = hold->permits,
         .shared = hold->shared,
+        .upgradable = hold->upgradable,
+        .below = hold->below,
         .detached = hold->detached,
         .doom = check_is_broken(check, hold->lock, hold->fence)
                     ? FAULT_order_break
@@ -260,6 +265,7 @@ check_shares(struct check *check, uint32_t belief)
 {
     require(belief > 0 && belief < check->belief_count);
     check->beliefs[belief].shared = true;
+    check->beliefs[belief].upgradable = false;
 }
 
 void

@@ -110,6 +110,14 @@ holders_now(const struct check *check, const struct version *version)
     return count;
 }
 
+/* A reader waits behind an upgradable wait, which waits for another hold. */
+static bool
+shares_with(const struct stand *own, const struct stand *before)
+{
+    return modes_join(own->mode, before->mode) &&
+           (before->granted || before->mode != MODE_UPGRADABLE);
+}
+
 /*
  * Of the tickets before a wait, those up to here must go first, be it because
  * somebody between must who waits for them.
@@ -122,10 +130,20 @@ in_the_way(
 
     if (version->limit > 0)
         return holders_now(check, version) <= 1 ? place : 0;
-    while (version->stands[place].shared && end > 0 &&
-           version->stands[end - 1].shared)
+    while (end > 0 &&
+           shares_with(&version->stands[place], &version->stands[end - 1]))
         end--;
     return end;
+}
+
+/* Whether the ticket must go before a wait, of which those before `end` must.
+ * Only holders go before an upgrade, and it goes before all other waits. */
+static bool
+goes_before(const struct stand *own, const struct stand *ticket, bool before)
+{
+    if (own->mode == MODE_UPGRADE)
+        return ticket->granted || before;
+    return before || (ticket->mode == MODE_UPGRADE && !ticket->granted);
 }
 
 /* The younger of two waits, as brokers have it. */
@@ -152,10 +170,11 @@ circle_reaches(
     const struct stand *own = stand_of(check, wait);
     uint32_t end = in_the_way(check, version, wait.place);
 
-    for (uint32_t i = 0; i < end; i++) {
+    for (uint32_t i = 0; i < version->live; i++) {
         const struct stand *other = &version->stands[i];
         struct standing *owner = &check->owners[other->owner];
         if (other->owner == own->owner || other->detached ||
+            !goes_before(own, other, i < end) ||
             (version->limit > 0 && !other->granted))
             continue;
         if (other->owner == goal->owner)

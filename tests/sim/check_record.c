@@ -82,7 +82,7 @@ read_whole(const char *at)
 static bool
 record_read(struct record *record, const char *value, size_t len)
 {
-    if (len < BYTES_HEAD + BYTES_TICKET || value[AT_HEAD_VERSION] != 1)
+    if (len < BYTES_HEAD + BYTES_TICKET || value[AT_HEAD_VERSION] > 2)
         return false;
     record->value = value;
     record->shared = (value[AT_HEAD_FLAGS] & 1) != 0;
@@ -138,7 +138,7 @@ stand_read(struct check *check, const char *ticket, struct stand *stand)
         .owner = owner_number(check,
             (const uint8_t *)ticket + AT_TICKET_IDENTITY + AT_IDENTITY_SESSION,
             owner_word(ticket)),
-        .shared = (ticket[AT_TICKET_MODE] & MODE_SHARED) != 0,
+        .mode = (enum mode)(ticket[AT_TICKET_MODE] & ~MODE_DETACHED),
         .detached = (ticket[AT_TICKET_MODE] & MODE_DETACHED) != 0,
         .granted = (flags & TICKET_GRANTED) != 0,
         .claimed = (flags & TICKET_CLAIMED) != 0,
@@ -182,6 +182,37 @@ version_read(
 
 /* --- a version in itself -------------------------------------------------- */
 
+/* The hold that an upgrade is of, or that an upgrade is of this one. */
+static bool
+is_pair(const struct stand *a, const struct stand *b)
+{
+    return a->owner == b->owner && !a->detached && !b->detached &&
+           (a->mode == MODE_UPGRADE) != (b->mode == MODE_UPGRADE);
+}
+
+/* The hold below an upgrade; NULL: it has ended. */
+static const struct stand *
+upgrade_base(const struct version *version, const struct stand *upgrade)
+{
+    for (uint32_t i = 0; i < version->live; i++)
+        if (version->stands[i].granted && is_pair(&version->stands[i], upgrade))
+            return &version->stands[i];
+    return NULL;
+}
+
+/* Whether the ticket goes with all others that are granted. */
+static bool
+granted_join(const struct version *version, const struct stand *stand)
+{
+    for (uint32_t i = 0; i < version->live; i++) {
+        const struct stand *other = &version->stands[i];
+        if (other != stand && other->granted && !is_pair(stand, other) &&
+            !modes_join(stand->mode, other->mode))
+            return false;
+    }
+    return true;
+}
+
 /* Whether those that are granted may be so together. */
 static bool
 grants_fit(
@@ -191,9 +222,11 @@ grants_fit(
         return version->used <= most;
     for (uint32_t i = 0; i < version->live; i++) {
         const struct stand *stand = &version->stands[i];
-        if (stand->granted && version->granted > 1 && !stand->shared)
-            return false;
-        if (stand->granted && stand->shared != record->shared)
+        if (!stand->granted)
+            continue;
+        if (!granted_join(version, stand) ||
+            (stand->mode == MODE_SHARED && !record->shared) ||
+            (stand->mode == MODE_EXCLUSIVE && record->shared))
             return false;
     }
     return true;
@@ -205,7 +238,20 @@ joins(const struct record *record, const struct version *version,
 {
     if (record->limit > 0)
         return version->used + stand->permits <= record->limit;
-    return version->granted == 0 || (stand->shared && record->shared);
+    return granted_join(version, stand);
+}
+
+/* The waiting upgrade that keeps all others out, of a holder; NULL: none. */
+static const struct stand *
+upgrade_waiting(const struct version *version)
+{
+    for (uint32_t i = 0; i < version->live; i++) {
+        const struct stand *stand = &version->stands[i];
+        if (stand->mode == MODE_UPGRADE && !stand->granted &&
+            !stand->suspended && upgrade_base(version, stand) != NULL)
+            return stand;
+    }
+    return NULL;
 }
 
 static bool
@@ -222,6 +268,9 @@ grant_missed(const struct record *record, const struct version *version,
 {
     if (version->pending || barred(record, now_ms))
         return false;
+    const struct stand *upgrade = upgrade_waiting(version);
+    if (upgrade != NULL && (upgrade->ends_ms > now_ms || doubts))
+        return upgrade->ends_ms > now_ms && version->granted == 1;
     for (uint32_t i = 0; i < version->live; i++) {
         const struct stand *stand = &version->stands[i];
         if (stand->granted || stand->suspended)
@@ -333,8 +382,8 @@ stand_wrong(const struct stand *was, const struct stand *is, uint64_t last,
     if (is->permits > was->permits ||
         (is->permits < was->permits && !is->granted))
         return "it has other permits";
-    if (was->shared && !is->shared)
-        return "it was shared, and is not";
+    if (is->mode != was->mode && is->mode != MODE_SHARED)
+        return "it has another mode";
     if (was->detached && !is->detached)
         return "it was detached, and is not";
     if (was->broken && !is->broken)
@@ -361,6 +410,20 @@ break_judge(struct check *check, uint32_t lock, const struct version *version,
             "lock-%" PRIu32 ": the hold of fence %" PRIu64
             " is broken after %" PRIu64 " ms",
             lock, is->fence, age_ms);
+}
+
+/* Whether an upgrade has kept all others out since the version before. */
+static bool
+kept_out(const struct version *before, const struct version *version)
+{
+    const struct stand *upgrade = upgrade_waiting(version);
+    uint32_t from = 0;
+
+    if (upgrade == NULL || upgrade->ends_ms <= check_clock_ms(version->machine))
+        return false;
+    const struct stand *was = stand_before(before, upgrade->arrival, &from);
+    return was != NULL && upgrade_base(before, was) != NULL &&
+           !may_be_passed(before, was, upgrade);
 }
 
 /* Each ticket on its own, and whether it was granted in its turn. */
@@ -412,6 +475,13 @@ stands_judge(struct check *check, uint32_t lock, const struct version *before,
             broken_by(check, PROMISE_ORDER, DAMAGES, since_us,
                 "lock-%" PRIu32 ": ticket %" PRIu64
                 " was granted beyond the limit",
+                lock, is->arrival);
+        if (is->mode == MODE_UPGRADE && upgrade_base(version, is) != NULL)
+            continue; /* it goes before all waiters */
+        if (kept_out(before, version))
+            check_broken(check, PROMISE_ORDER, since_us,
+                "lock-%" PRIu32 ": ticket %" PRIu64
+                " was granted while an upgrade waits",
                 lock, is->arrival);
         if (firm != 0)
             check_broken(check, PROMISE_ORDER, since_us,
@@ -550,7 +620,7 @@ record_judge(struct check *check, uint32_t lock, const struct record *record,
                 version->stands[i].arrival, version->stands[i].fence,
                 version->stands[i].owner, version->stands[i].ends_ms,
                 version->stands[i].granted ? " granted" : "",
-                version->stands[i].shared ? " shared" : "",
+                version->stands[i].mode == MODE_SHARED ? " shared" : "",
                 version->stands[i].suspended ? " suspended" : "");
     if (before->known)
         stands_judge(check, lock, before, version);

@@ -10,6 +10,7 @@
 #ifndef HOLDFAST_TESTS_SIM_CHECK_STATE_H
 #define HOLDFAST_TESTS_SIM_CHECK_STATE_H
 
+#include "daemon/op/kind.h"
 #include "tests/sim/check.h"
 
 #include <stdarg.h>
@@ -44,6 +45,8 @@ struct belief {
     uint32_t permits; /* that it relies on */
     uint32_t most;    /* and may still have in a record */
     bool shared;
+    bool upgradable;
+    uint64_t below;  /* fence of the hold that it upgrades; 0: none */
     bool detached;   /* nobody's: it stands in Redis until then */
     bool doubted;    /* somebody else believed while its process was stopped */
     enum fault doom; /* an order has taken it away; FAULT_COUNT: none */
@@ -59,7 +62,7 @@ struct stand {
     uint32_t generation;
     uint32_t permits;
     uint32_t owner; /* of check->owners */
-    bool shared;
+    enum mode mode;
     bool granted;
     bool claimed;
     bool suspended;

@@ -134,7 +134,7 @@ static bool
 same_ticket(const struct stand *a, const struct stand *b)
 {
     return a->owner == b->owner && a->generation == b->generation &&
-           a->shared == b->shared &&
+           a->mode == b->mode &&
            memcmp(a->request, b->request, sizeof(a->request)) == 0 &&
            memcmp(a->broker, b->broker, sizeof(a->broker)) == 0;
 }

@@ -101,12 +101,13 @@ lock_granted(
             world->check, task->lock, a->fence, request->note, task->who);
     check_deed(world->check, request->wish.limit > 0 ? DEED_SEMAPHORE
                              : request->wish.shared  ? DEED_SHARED
+                             : task->upgrade         ? DEED_UPGRADE
                                                      : DEED_EXCLUSIVE);
     if (request->again)
         check_deed(world->check, DEED_AGAIN);
     task->fence = a->fence;
     task->wish = request->wish;
-    task->shares = request->wish.shared;
+    task->shares = request->wish.shared || request->wish.upgradable;
     task->here = true;
     task->vague = false;
     task->wanted = 0;
@@ -132,7 +133,8 @@ wish_fits(const struct task *task, const struct wish *wish)
 {
     return wish->limit == task->wish.limit &&
            wish->permits == task->wish.permits &&
-           (wish->shared || !task->shares);
+           (wish->shared ||
+               (wish->upgradable ? task->wish.upgradable : !task->shares));
 }
 
 static void
@@ -189,7 +191,8 @@ lock_refused_for(
         check_deed(check, DEED_CONFLICT);
         if (world_of(task)->plan.resizes > 0)
             task->client->fleet->limits[a->lock] = (uint32_t)a->limit;
-        bool own = task->count > 0 && !wish_fits(task, &request->wish);
+        bool own = (task->count > 0 && !wish_fits(task, &request->wish)) ||
+                   task->upgrade;
         if (!request->misfits && !own && task_remnant(task, a->lock) == NULL &&
             !check_conflicts(
                 check, a->lock, request->wish.limit, task->true_asked) &&
@@ -271,6 +274,8 @@ hold_refused(
         if (task->count > 0)
             task_gone(task);
     } else if (strcmp(a->code, "STALE") == 0) {
+        if (request->beside && task->count == 0)
+            return; /* the owner's other hold has another fence */
         if (request->fence == 0 || request->fence == task->fence)
             task_odd(
                 task, PROMISE_STALE, request, a, "it was the hold's fence");
@@ -457,10 +462,31 @@ lock_answered(
     return true;
 }
 
-void
-task_answered(
-    struct task *task, const struct request *request, const struct answer *a)
+/* The count is that of a hold and of its upgrade: of the other as many count as
+ * its broker knew. */
+static uint64_t
+count_alone(const struct task *task, enum verb verb, uint64_t count)
 {
+    const struct task *other = task->upgrade ? task->parent : task->child;
+    uint64_t own = task->count;
+
+    if (other == NULL || !(task->upgrade || other->upgrade))
+        return count;
+    own = verb == VERB_LOCK ? own + 1 : verb == VERB_UNLOCK ? own - 1 : own;
+    return count >= own && count <= own + other->count + other->locks ? own
+                                                                      : count;
+}
+
+void
+task_answered(struct task *task, const struct request *request,
+    const struct answer *answer)
+{
+    struct answer alone = *answer;
+    const struct answer *a = &alone;
+
+    alone.count = count_alone(task, request->verb, alone.count);
+    if (request->verb == VERB_LOCK && a->code == NULL && !a->upgrade)
+        task->upgrade = false; /* the hold below it had ended */
     require(task->outstanding > 0);
     task->outstanding--;
     if (request->verb == VERB_LOCK) {

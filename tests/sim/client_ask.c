@@ -41,6 +41,8 @@ wish_send(struct client *client, const struct wish *wish)
             wire_pair(client, "permits", wish->permits);
     } else if (wish->shared) {
         wire_word(client, "mode=shared");
+    } else if (wish->upgradable) {
+        wire_word(client, "mode=upgradable");
     } else if (world_odds(world, 4)) {
         wire_word(client, "mode=exclusive");
     }
@@ -178,6 +180,10 @@ bool
 task_send_wish(struct task *task, bool again)
 {
     struct client *client = task->client;
+    const struct task *below = task->upgrade ? task->parent : NULL;
+
+    if (below != NULL && below->count > 0 && !below->here && !below->claims)
+        return false; /* the hold must be claimed before */
     struct request *request = lock_begin(task);
     struct wish wish = task->wish;
 
@@ -236,6 +242,7 @@ wish_misfits(struct task *task, struct wish *wish)
     if (wish->limit > 0 || world_odds(world, 3) || task->shares) {
         wish->limit += world->plan.resizes > 0 ? 100 : 1;
         wish->shared = false;
+        wish->upgradable = false;
         return true;
     }
     return false;
@@ -246,6 +253,7 @@ static void
 task_downgrades(struct task *task)
 {
     task->shares = true;
+    task->wish.upgradable = false;
     task->has_read = false;
     check_deed(world_of(task)->check, DEED_DOWNGRADE);
     if (task->belief != 0)
@@ -268,13 +276,15 @@ task_send_reentry(struct task *task, uint32_t wait_ms)
     if (request == NULL)
         return;
     wish.wait_ms = wait_ms;
-    wish.shared = task->count > 0 ? task->shares : wish.shared;
+    if (task->count > 0)
+        wish.shared = task->shares && !wish.upgradable;
     wish.delay_ms = 0;
     wish.lease_ms = 0;
     request->mates = 0;
     request->misfits = holds && wish_misfits(task, &wish);
-    if (holds && !request->misfits && wish.limit == 0 && !task->shares &&
-        chance(world, world->plan.shares) && world_odds(world, 2)) {
+    if (holds && !request->misfits && wish.limit == 0 && !wish.shared &&
+        !task->upgrade && chance(world, world->plan.shares) &&
+        world_odds(world, 2)) {
         wish.shared = true;
         task_downgrades(task);
     }
@@ -361,6 +371,10 @@ draw_wish(struct task *task)
         wish->permits = 1 + (uint32_t)world_below(world, wish->limit);
     if (wish->limit == 0)
         wish->shared = chance(world, plan->shares);
+    if (wish->shared && chance(world, plan->upgrades)) {
+        wish->shared = false;
+        wish->upgradable = true;
+    }
     if (chance(world, plan->detaches)) {
         wish->detached = true;
         wish->lease_ms =
@@ -368,12 +382,15 @@ draw_wish(struct task *task)
     } else if (chance(world, plan->wants)) {
         wish->wanted = true;
     }
+    wish->shared = wish->shared || (wish->upgradable && wish->detached);
+    wish->upgradable = wish->upgradable && !wish->detached;
     if (chance(world, plan->delays))
         wish->delay_ms = 1 + (uint32_t)world_below(world, 2000);
     if (chance(world, plan->conflicts)) {
         wish->limit = 1 + (uint32_t)world_below(world, 3);
         wish->permits = 1;
         wish->shared = false;
+        wish->upgradable = false;
     }
     /* A client in a deadlock must come out of it in some other way. */
     wish->no_deadlock = wish->wait_ms != CLIENT_NO_WAIT && world_odds(world, 8);
@@ -487,6 +504,43 @@ task_ask(struct task *task)
 
 /* --- a lock within a lock ------------------------------------------------- */
 
+/* The hold becomes exclusive, for a while. */
+static bool
+task_upgrades(struct task *task, struct task *child)
+{
+    struct world *world = world_of(task);
+
+    child->lock = task->lock;
+    child->owner = task->owner;
+    child->parent = task;
+    child->upgrade = true;
+    child->mates = 0;
+    child->leader = NULL;
+    child->wish = (struct wish){.permits = 1,
+        .wait_ms = draw_wait(world),
+        .lease_ms = draw_lease(world)};
+    child->state = TASK_ASKING;
+    if (!task_send_wish(child, false)) {
+        task_nest_ends(child);
+        task_think(child);
+        return false;
+    }
+    task->child = child;
+    if (world_odds(world, 8))
+        task_wake(child, world_below(world, 2 * world->plan.hold_us + 1000));
+    return true;
+}
+
+static bool
+may_upgrade(const struct task *task)
+{
+    struct world *world = world_of(task);
+
+    return task->shares && !task->upgrade && !task->wish.wanted &&
+           task->count == 1 && task->outstanding == 0 &&
+           chance(world, world->plan.upgrades);
+}
+
 bool
 task_nests(struct task *task)
 {
@@ -494,13 +548,19 @@ task_nests(struct task *task)
     struct world *world = client->world;
 
     if (!task->here || task->child != NULL || client->wind != WIND_NOT ||
-        client->draining || !chance(world, world->plan.nests))
+        client->draining)
+        return false;
+    bool upgrades = may_upgrade(task);
+    if (!upgrades && !chance(world, world->plan.nests))
         return false;
     for (uint32_t i = 0; i < client->task_count; i++) {
         struct task *child = &client->tasks[i];
-        uint32_t lock = draw_lock(world);
-        if (child->state != TASK_IDLE || child->purpose != TASK_WORKS ||
-            lock == task->lock || is_taken(child, lock, task->owner))
+        uint32_t lock = upgrades ? task->lock : draw_lock(world);
+        if (child->state != TASK_IDLE || child->purpose != TASK_WORKS)
+            continue;
+        if (upgrades)
+            return task_upgrades(task, child);
+        if (lock == task->lock || is_taken(child, lock, task->owner))
             continue;
         child->lock = lock;
         child->owner = task->owner;
@@ -521,10 +581,15 @@ task_nest_ends(struct task *task)
 {
     struct task *parent = task->parent;
 
+    bool upgrade = task->upgrade;
+
     task->parent = NULL;
+    task->upgrade = false;
     if (parent == NULL || parent->child != task)
         return;
     parent->child = NULL;
+    if (upgrade)
+        parent->has_read = false;
     if (parent->state == TASK_HOLDING)
         task_wake(parent, 1000);
 }

@@ -133,10 +133,14 @@ client_resume(struct client *client)
 {
     for (uint32_t i = 0; i < client->task_count; i++) {
         struct task *task = &client->tasks[i];
-        if (task->count > 0) {
-            if (!task_claim(task))
-                task_wake(task, 10000);
-        } else if (task->state == TASK_ASKING && task->leader == NULL) {
+        if (task->count > 0 && !task_claim(task))
+            task_wake(task, 10000);
+    }
+    for (uint32_t i = 0; i < client->task_count; i++) {
+        struct task *task = &client->tasks[i];
+        if (task->count > 0)
+            continue;
+        if (task->state == TASK_ASKING && task->leader == NULL) {
             if (!task_send_wish(task, true))
                 task_wake(task, 10000);
         } else if (task->state != TASK_ASKING) {
@@ -211,6 +215,8 @@ task_claim(struct task *task)
     task->wanted_seen = check_wanted_from(client->world->check, task->lock);
     if (task->wish.wanted)
         wire_pair(client, "wanted", 1);
+    if (task->upgrade)
+        wire_pair(client, "upgrade", 1);
     if (task->count > 1 || world_odds(client->world, 2))
         wire_pair(client, "count", task->count);
     wire_end(client);

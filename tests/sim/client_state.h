@@ -60,6 +60,7 @@ struct wish {
     uint32_t lease_ms;
     uint32_t delay_ms;
     bool shared;
+    bool upgradable;
     bool detached;
     bool wanted;
     bool no_deadlock;
@@ -84,6 +85,7 @@ struct request {
     uint32_t keep_ms;    /* HELLO */
     uint32_t items;      /* that came, of a list */
     bool stale;          /* with another fence than the hold's, on purpose */
+    bool beside;         /* the owner may have another hold of the lock */
     bool cancelled;
     bool progress;
     uint64_t seen;    /* AWAIT: the judge's */
@@ -124,6 +126,7 @@ struct task {
     struct task *leader;  /* ref; who sends that; NULL: this one, alone */
     struct task *parent;  /* ref; whose hold lasts until this one is idle */
     struct task *child;   /* ref */
+    bool upgrade;         /* it is the parent's own lock, for it alone */
     uint32_t outstanding; /* requests about lock and owner */
     uint32_t locks;       /* LOCKs of them */
     uint32_t unlocks;     /* UNLOCKs of them that are meant */
@@ -316,6 +319,7 @@ struct answer {
     bool has_ttl;
     bool has_count;
     bool has_permits;
+    bool upgrade;
     uint32_t lock;  /* of name=, else the request's */
     uint64_t fence; /* the first of them */
     uint64_t fences[CLIENT_TASKS];

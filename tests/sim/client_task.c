@@ -81,6 +81,9 @@ belief_begin(struct task *task)
         .limit = task->wish.limit,
         .permits = task->wish.permits,
         .shared = task->shares,
+        .upgradable = task->wish.upgradable,
+        .below =
+            task->upgrade && task->parent != NULL ? task->parent->fence : 0,
         .doom = task->client->doom,
     };
     task->belief = check_believes(
@@ -236,8 +239,18 @@ task_send_cancel(struct task *task)
 static void
 send_fence(struct request *request, struct client *client, uint64_t fence)
 {
+    const struct task *task = request->task;
+
+    request->beside = task->upgrade || task->child != NULL;
     request->fence = fence;
     wire_pair(client, "fence", fence);
+}
+
+/* A hold and its upgrade: each needs its fence. */
+static bool
+task_is_one_of_two(const struct task *task)
+{
+    return task->upgrade || (task->child != NULL && task->child->upgrade);
 }
 
 /* With the last one the belief ends, whatever the answer will be. */
@@ -251,7 +264,8 @@ task_send_unlock(struct task *task)
     struct request *request = task_begin(task, VERB_UNLOCK);
     if (request == NULL)
         return false;
-    if (task->count > 0 && task->locks == 0 && world_odds(client->world, 2))
+    if (task->count > 0 && task->locks == 0 &&
+        (task_is_one_of_two(task) || world_odds(client->world, 2)))
         send_fence(request, client, task->fence);
     wire_end(client);
     task->unlocks++;
@@ -274,8 +288,8 @@ task_send_stale(struct task *task)
     case 0:
         send_fence(request, client, 1);
         break;
-    case 1:
-        send_fence(request, client, task->fence - 1);
+    case 1: /* an upgrade's hold may have a fence little below */
+        send_fence(request, client, task->upgrade ? 1 : task->fence - 1);
         break;
     default:
         send_fence(request, client, task->fence + 99991); /* nobody's soon */
@@ -299,7 +313,7 @@ task_send_renew(struct task *task, uint64_t asked_ms)
         return false;
     request->lease_ms = (uint32_t)asked_ms;
     wire_pair(client, "lease", asked_ms);
-    if (world_odds(world, 2))
+    if (task_is_one_of_two(task) || world_odds(world, 2))
         send_fence(request, client, task->fence);
     wire_end(client);
     task->renews++;
@@ -331,7 +345,7 @@ task_send_note(struct task *task)
     if (request == NULL)
         return;
     wire_pair(client, "note", note);
-    if (world_odds(client->world, 2))
+    if (task_is_one_of_two(task) || world_odds(client->world, 2))
         send_fence(request, client, task->fence);
     wire_end(client);
 }
@@ -708,22 +722,26 @@ tasks_confirmed(struct client *client, const struct request *request,
     }
 }
 
+/* Of a hold and its upgrade that with the fence. */
 static struct task *
-task_of(struct client *client, uint32_t lock, uint32_t owner)
+task_of(struct client *client, uint32_t lock, uint32_t owner, uint64_t fence)
 {
+    struct task *found = NULL;
+
     for (uint32_t i = 0; i < client->task_count; i++) {
         struct task *task = &client->tasks[i];
-        if (task->count > 0 && task->lock == lock && task->owner == owner)
-            return task;
+        if (task->count > 0 && task->lock == lock && task->owner == owner &&
+            (found == NULL || task->fence == fence))
+            found = task;
     }
-    return NULL;
+    return found;
 }
 
 bool
 task_listed(struct client *client, const struct request *request, uint32_t lock,
     uint32_t owner, const struct answer *item)
 {
-    struct task *task = task_of(client, lock, owner);
+    struct task *task = task_of(client, lock, owner, item->fence);
 
     /* Holds of earlier connections are not claimed yet, or not known. */
     if (client->generation > 1 && (task == NULL || !task->here))
@@ -777,7 +795,7 @@ bool
 task_lost(struct client *client, uint32_t lock, uint32_t owner, uint64_t fence,
     const char *reason)
 {
-    struct task *task = task_of(client, lock, owner);
+    struct task *task = task_of(client, lock, owner, fence);
     struct world *world = client->world;
 
     if (task == NULL || task->fence != fence)
@@ -838,6 +856,7 @@ tasks_reset(struct client *client, bool dead)
         task->leader = NULL;
         task->parent = NULL;
         task->child = NULL;
+        task->upgrade = false;
         task->mates = 0;
         task->outstanding = 0;
         task->locks = 0;

@@ -423,6 +423,7 @@ answer_read(const struct line *line, struct answer *a)
     a->has_count = line_number(line, "count", &a->count);
     a->has_permits = line_number(line, "permits", &a->permits);
     (void)line_number(line, "limit", &a->limit);
+    a->upgrade = line_value(line, "upgrade").len > 0;
 }
 
 /* The code of an ERR, where it makes sense for the request. */

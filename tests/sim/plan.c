@@ -129,6 +129,16 @@ plan_members(struct plan *plan)
     plan->members = !plan->quorum && random_below(&random, 2) == 0;
 }
 
+/* Upgrades, in the same way. A quorum has none. */
+static void
+plan_upgrades(struct plan *plan)
+{
+    struct random random;
+
+    random_init(&random, plan->seed * 2 + 38);
+    plan->upgrades = plan->quorum ? 0 : percent(&random, 60);
+}
+
 /* Independent masters, in the same way, but fewer: each costs several times as
  * much. Things that a majority cannot count, or does not know, are left out. */
 static void
@@ -540,6 +550,7 @@ plan_draw(struct plan *plan, uint64_t seed, uint64_t run_us)
     plan_peers(plan);
     plan_later_deeds(plan);
     plan_members(plan);
+    plan_upgrades(plan);
 }
 
 /* --- locks ---------------------------------------------------------------- */
@@ -624,7 +635,8 @@ plan_print(const struct plan *plan)
         "latency=%" PRIu64 "us jitter=%" PRIu64
         "us skew=%.1fms fault=%.1fms\n%%: semaphores=%u shares=%u "
         "several=%u nests=%u keeps=%u watches=%u delays=%u conflicts=%u "
-        "detaches=%u parts=%u awaits=%u wants=%u members=%u resizes=%u\n"
+        "detaches=%u parts=%u awaits=%u wants=%u members=%u resizes=%u "
+        "upgrades=%u\n"
         "leases: peers=%u short_ms=%u rolls=%u\n"
         "faults:",
         plan->seed, (double)plan->run_us / 1e6, plan->brokers, plan->clients,
@@ -634,7 +646,8 @@ plan_print(const struct plan *plan)
         (double)plan->fault_us / 1e3, plan->semaphores, plan->shares,
         plan->several, plan->nests, plan->keeps, plan->watches, plan->delays,
         plan->conflicts, plan->detaches, plan->parts, plan->awaits, plan->wants,
-        plan->members, plan->resizes, plan->peers, plan->short_ms, plan->rolls);
+        plan->members, plan->resizes, plan->upgrades, plan->peers,
+        plan->short_ms, plan->rolls);
     for (int i = 0; i < FAULT_COUNT; i++)
         if (plan->fault_weight[i] > 0)
             printf(" %s=%u", fault_names[i], plan->fault_weight[i]);
@@ -680,6 +693,7 @@ plan_print(const struct plan *plan)
     X(awaits)     \
     X(wants)      \
     X(resizes)    \
+    X(upgrades)   \
     X(run_us)
 
 static bool

@@ -135,6 +135,7 @@ struct plan {
     uint32_t wants;      /* LOCKs with wanted=1 */
     uint32_t parts;      /* holds of several permits that give some back */
     uint32_t resizes;    /* further steps of clients that RESIZE a semaphore */
+    uint32_t upgrades;   /* shared LOCKs that are upgradable; and of upgrades */
 };
 
 #define PLAN_LOCKS_MAX 64

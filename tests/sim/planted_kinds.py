@@ -27,12 +27,6 @@ PLANTED = {
         "hold_speaks", "t.mode, t.ends = SHARED, min(t.ends, now + r.longest)",
         "t.ends = min(t.ends, now + r.longest)",
         "who goes on as a reader keeps readers out"),
-    "upgrade-granted": (
-        "hold_objection",
-        "    if (asked->mode == MODE_UPGRADABLE && "
-        "held->mode != MODE_UPGRADABLE)\n",
-        "    if (asked->mode == held->mode && asked->permits == 0)\n",
-        "a reader is told that its hold is upgradable from now on"),
     "one-permit-more": ("compatible", "return r.used + t.permits <= r.limit",
                         "return r.used + t.permits <= r.limit + 1",
                         "a semaphore counts its permits wrong by one"),

@@ -352,8 +352,8 @@ RIG_TEST(is_claimed, rig_new())
     }
     rig_line(rig, t);
     for (int i = 0; i < 2; i++) {
-        const char *ok[] = {
-            "1 OK fence=5 ttl_ms=~ count=~", "1 OK fence=9 ttl_ms=~ count=~ upgrade=1"};
+        const char *ok[] = {"1 OK fence=5 ttl_ms=~ count=~",
+            "1 OK fence=9 ttl_ms=~ count=~ upgrade=1"};
         bool above = i == _i % 2;
         claim(rig, t,
             above ? "1 CLAIM a fence=9 upgrade=1" : "1 CLAIM a fence=5",
