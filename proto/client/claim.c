@@ -44,8 +44,7 @@ claim_answer_requests(struct holdfast *h, const struct holdfast_kept *kept)
 
         if ((unlock || pending->kind == PENDING_PART ||
                 pending->kind == PENDING_RENEW) &&
-            pending->parked &&
-            holdfast_pending_names(pending, kept->name, kept->owner)) {
+            pending->parked && holdfast_kept_of(h, pending) == kept) {
             bool good = unlock && released && pending->again;
             holdfast_notice_say(h, good ? HOLDFAST_OK : HOLDFAST_ERR,
                 pending->request,

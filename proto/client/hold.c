@@ -35,13 +35,32 @@ kept_named(const struct holdfast_kept *kept, const char *name, size_t len)
     return strlen(kept->name) == len && memcmp(kept->name, name, len) == 0;
 }
 
+bool
+holdfast_kept_is(
+    const struct holdfast_kept *kept, const char *name, const char *owner)
+{
+    return strcmp(kept->name, name) == 0 && strcmp(kept->owner, owner) == 0;
+}
+
 struct holdfast_kept *
-holdfast_kept_find(
-    const struct holdfast *h, const char *name, const char *owner)
+holdfast_kept_find(const struct holdfast *h, const char *name,
+    const char *owner, uint64_t fence)
 {
     EACH (holdfast_kept, kept, h->holds)
-        if (strcmp(kept->name, name) == 0 && strcmp(kept->owner, owner) == 0)
+        if (holdfast_kept_is(kept, name, owner) &&
+            (fence == 0 || kept->fence == fence))
             return kept;
+    return NULL;
+}
+
+/* The other one of a hold and its upgrade, or NULL. */
+static struct holdfast_kept *
+kept_beside(const struct holdfast *h, const struct holdfast_kept *kept)
+{
+    EACH (holdfast_kept, other, h->holds)
+        if (other->upgrade != kept->upgrade &&
+            holdfast_kept_is(other, kept->name, kept->owner))
+            return other;
     return NULL;
 }
 
@@ -50,7 +69,8 @@ holdfast_kept_of(
     const struct holdfast *h, const struct holdfast_pending *pending)
 {
     assert(pending->name_count == 1); /* LOCK alone has more */
-    return holdfast_kept_find(h, pending->names, pending->owner);
+    return holdfast_kept_find(
+        h, pending->names, pending->owner, pending->fence);
 }
 
 void
@@ -167,10 +187,15 @@ kept_create(struct holdfast *h, const char *name, const char *owner)
  */
 static struct holdfast_kept *
 kept_take(struct holdfast *h, const struct holdfast_pending *pending,
-    const char *name, uint64_t fence)
+    const char *name, uint64_t fence, bool upgrade)
 {
-    struct holdfast_kept *kept = holdfast_kept_find(h, name, pending->owner);
+    struct holdfast_kept *kept =
+        holdfast_kept_find(h, name, pending->owner, fence);
 
+    if (kept == NULL)
+        kept = holdfast_kept_find(h, name, pending->owner, 0);
+    if (kept != NULL && kept->fence != fence && kept->upgrade != upgrade)
+        kept = kept_beside(h, kept);
     if (kept == NULL)
         kept = kept_create(h, name, pending->owner);
     if (kept == NULL)
@@ -178,6 +203,7 @@ kept_take(struct holdfast *h, const struct holdfast_pending *pending,
     if (kept->fence != fence) {
         holdfast_kept_tell(h, kept);
         kept->request = pending->request;
+        kept->upgrade = upgrade;
         kept->fence = fence;
         kept->count = 0;
         kept->releases = 0;
@@ -224,17 +250,21 @@ kept_take_all(struct holdfast *h, const struct holdfast_pending *pending,
     struct holdfast_kept *kept = NULL;
     const char *name = pending->names;
     uint64_t told;
+    bool upgrade = holdfast_message_value(&notice->message, "upgrade") != NULL;
 
     *count = UINT64_MAX;
     for (size_t i = 0; i < pending->name_count; i++) {
-        kept = kept_take(h, pending, name, fences[i]);
+        kept = kept_take(h, pending, name, fences[i], upgrade);
         if (kept == NULL)
             return false;
-        if (kept->count < *count)
-            *count = kept->count;
+        const struct holdfast_kept *other = kept_beside(h, kept);
+        uint64_t sum = kept->count + (other != NULL ? other->count : 0);
+        if (sum < *count)
+            *count = sum;
         name += strlen(name) + 1;
     }
     if (pending->name_count == 1 && !pending->again &&
+        kept_beside(h, kept) == NULL &&
         holdfast_message_number(&notice->message, "count", &told) && told > 0)
         kept->count = told;
     return true;
@@ -262,13 +292,13 @@ deferred_join(struct holdfast *h, uint64_t request, uint64_t other)
 /* Sets the deadlines of all names. */
 static void
 kept_date_all(struct holdfast *h, const struct holdfast_pending *pending,
-    uint64_t base_ms, uint64_t ttl_ms)
+    const uint64_t *fences, uint64_t base_ms, uint64_t ttl_ms)
 {
     const char *name = pending->names;
 
     for (size_t i = 0; i < pending->name_count; i++) {
         struct holdfast_kept *kept =
-            holdfast_kept_find(h, name, pending->owner);
+            holdfast_kept_find(h, name, pending->owner, fences[i]);
 
         assert(kept != NULL); /* by kept_take_all() */
         holdfast_kept_set(kept, base_ms, ttl_ms);
@@ -280,7 +310,7 @@ kept_date_all(struct holdfast *h, const struct holdfast_pending *pending,
  * wait. */
 static void
 kept_defer_all(struct holdfast *h, const struct holdfast_pending *pending,
-    struct holdfast_notice *notice)
+    const uint64_t *fences, struct holdfast_notice *notice)
 {
     const char *name = pending->names;
     struct holdfast_notice *first = NULL;
@@ -288,7 +318,7 @@ kept_defer_all(struct holdfast *h, const struct holdfast_pending *pending,
 
     for (size_t i = 0; i < pending->name_count; i++) {
         struct holdfast_kept *kept =
-            holdfast_kept_find(h, name, pending->owner);
+            holdfast_kept_find(h, name, pending->owner, fences[i]);
 
         assert(kept != NULL); /* by kept_take_all() */
         *last = deferred_join(h, kept->confirming, pending->request);
@@ -299,7 +329,8 @@ kept_defer_all(struct holdfast *h, const struct holdfast_pending *pending,
     }
     notice->event.request = pending->request;
     *last = notice;
-    holdfast_kept_find(h, pending->names, pending->owner)->deferred = first;
+    holdfast_kept_find(h, pending->names, pending->owner, fences[0])->deferred =
+        first;
 }
 
 bool
@@ -328,14 +359,14 @@ holdfast_kept_grant(struct holdfast *h, const struct holdfast_pending *pending,
     }
     bool fresh = now + ttl / 2 <= base + ttl;
     bool confirm = !fresh || pending->again;
-    kept_date_all(h, pending, base, ttl);
+    kept_date_all(h, pending, fences, base, ttl);
     holdfast_kept_ask_by(h, base + holdfast_kept_pause_ms(h, ttl));
     notice->event.deadline_ms = base + ttl;
     if (pending->again)
         count_correct(notice, count);
     if (!confirm)
         return true;
-    kept_defer_all(h, pending, notice);
+    kept_defer_all(h, pending, fences, notice);
     if (!pending->again)
         holdfast_kept_ask_by(h, now);
     return false;
@@ -370,6 +401,9 @@ holdfast_kept_released(struct holdfast *h,
         kept->releases--;
     if (done) {
         (void)holdfast_message_number(message, "count", &count);
+        /* It is the sum of both, as far as both stand. */
+        if (kept_beside(h, kept) != NULL && count >= kept->count)
+            count = kept->count - 1;
         kept->count = count;
     } else if (ended) {
         kept->count = 0;
@@ -430,10 +464,9 @@ uint64_t
 holdfast_deadline_ms(const struct holdfast *h, const struct holdfast_hold *hold)
 {
     const struct holdfast_kept *kept =
-        holdfast_kept_find(h, hold->name, hold->owner);
+        holdfast_kept_find(h, hold->name, hold->owner, hold->fence);
 
-    if (h->link == LINK_CLOSED || kept == NULL || kept->fence != hold->fence ||
-        !holdfast_kept_stands(kept))
+    if (h->link == LINK_CLOSED || kept == NULL || !holdfast_kept_stands(kept))
         return 0;
     return kept->deadline_ms;
 }

@@ -31,9 +31,10 @@ struct holdfast_kept {
     uint64_t count;
     uint64_t releases; /* outstanding UNLOCKs */
     bool leased;
-    bool wanted;         /* a LOCK of it had wanted=1 */
-    bool given_up;       /* its deadline was reported */
-    uint64_t ttl_ms;     /* of the last answer */
+    bool wanted;     /* a LOCK of it had wanted=1 */
+    bool upgrade;    /* it is above another hold, and before it in the list */
+    bool given_up;   /* its deadline was reported */
+    uint64_t ttl_ms; /* of the last answer */
     uint64_t granted_ms; /* when its OK arrived */
     uint64_t deadline_ms;
     uint64_t confirming; /* the last LOCK whose OK waits; 0: none */
@@ -43,9 +44,14 @@ struct holdfast_kept {
     uint64_t claim_due_ms;
 };
 
-/* The hold of that name and owner ("": the default), or NULL. */
-struct holdfast_kept *holdfast_kept_find(
-    const struct holdfast *h, const char *name, const char *owner);
+/* Whether the hold has that name and owner ("": the default). */
+bool holdfast_kept_is(
+    const struct holdfast_kept *kept, const char *name, const char *owner);
+
+/* The hold of that name, owner and fence, or NULL. `fence` 0: an upgrade, or
+ * else the hold without one. */
+struct holdfast_kept *holdfast_kept_find(const struct holdfast *h,
+    const char *name, const char *owner, uint64_t fence);
 
 /* The hold that a request of one name is about, or NULL. */
 struct holdfast_kept *holdfast_kept_of(

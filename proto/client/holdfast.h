@@ -286,9 +286,10 @@ bool holdfast_is_refused(const struct holdfast *h);
 uint64_t holdfast_now_ms(const struct holdfast *h);
 
 /* The defaults of struct holdfast_lock_options, as for NULL. */
-#define HOLDFAST_LOCK_DEFAULTS                                               \
-    {                                                                        \
-        HOLDFAST_FOREVER, 0, NULL, NULL, false, false, 0, 0, 0, false, false \
+#define HOLDFAST_LOCK_DEFAULTS                                                \
+    {                                                                         \
+        HOLDFAST_FOREVER, 0, NULL, NULL, false, false, 0, 0, 0, false, false, \
+            false                                                             \
     }
 
 struct holdfast_lock_options {
@@ -303,6 +304,9 @@ struct holdfast_lock_options {
     uint64_t delay_ms; /* lock-delay after the death of this client */
     bool no_deadlock;  /* without deadlock detection */
     bool wanted;       /* report HOLDFAST_WANTED when others wait */
+    bool upgradable;   /* beside shared holds. An exclusive lock of this owner
+                        * is its upgrade then: a second hold with its own fence
+                        * and unlock */
 };
 
 /*
@@ -342,7 +346,8 @@ enum holdfast_status holdfast_submit_await(
 enum holdfast_status holdfast_submit_cancel(
     struct holdfast *h, uint64_t target, uint64_t *request);
 
-/* Releases one hold; `fence` 0: whatever its fence. From now on the hold has no
+/* Releases one hold; `fence` 0: whatever its fence, and the upgrade before the
+ * hold below it. From now on the hold has no
  * deadline. After ERR INDOUBT too: the broker continues the release. */
 enum holdfast_status holdfast_submit_unlock(struct holdfast *h,
     const char *name, const char *owner, uint64_t fence, uint64_t *request);

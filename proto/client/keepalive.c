@@ -54,8 +54,8 @@ holdfast_keepalive_surveyed(struct holdfast *h,
         !holdfast_message_number(message, "fence", &fence))
         return;
     struct holdfast_kept *kept =
-        holdfast_kept_find(h, name, owner != NULL ? owner : "");
-    if (kept != NULL && kept->fence == fence && kept->claim == CLAIM_NONE) {
+        holdfast_kept_find(h, name, owner != NULL ? owner : "", fence);
+    if (kept != NULL && kept->claim == CLAIM_NONE) {
         holdfast_kept_set(kept, pending->sent_ms, ttl);
         if (ttl < pending->ttl_ms)
             pending->ttl_ms = ttl;

@@ -96,6 +96,7 @@ struct holdfast_pending {
     bool wanted;     /* LOCK with wanted=1 */
     uint64_t ttl_ms; /* PENDING_SURVEY: the least so far; else UINT64_MAX */
     uint64_t target; /* CANCEL: the number of the LOCK */
+    uint64_t fence;  /* of the hold that it is about; 0: any */
     char owner[HOLDFAST_OWNER_MAX + 1];
     size_t name_count;
     const char *names; /* ref into text: each with its NUL */

@@ -134,10 +134,9 @@ static bool
 name_unsettled(const struct holdfast *h, const char *name, const char *owner,
     const struct holdfast_pending *end)
 {
-    const struct holdfast_kept *kept = holdfast_kept_find(h, name, owner);
-
-    if (kept != NULL && kept->claim != CLAIM_NONE)
-        return true;
+    EACH (holdfast_kept, kept, h->holds)
+        if (kept->claim != CLAIM_NONE && holdfast_kept_is(kept, name, owner))
+            return true;
     for (const struct holdfast_pending *pending = h->pending; pending != end;
          pending = pending->next)
         if ((pending->parked ||
@@ -237,6 +236,8 @@ lock_line(struct holdfast_line *line, const struct holdfast_lock_options *o)
         line_add(line, " progress=1");
     if (o->shared)
         line_add(line, " mode=shared");
+    else if (o->upgradable)
+        line_add(line, " mode=upgradable");
     if (o->limit > 0)
         line_add(line, " limit=%" PRIu64, o->limit);
     if (o->permits > 0)
@@ -284,20 +285,30 @@ holdfast_submit_lock(struct holdfast *h, const char *name,
     return holdfast_submit_lock_all(h, &name, 1, options, request);
 }
 
-/* Submits a request of one name. */
+/* Submits a request of one name. `fence`: of its hold; 0: any. */
 static enum holdfast_status
-name_submit(struct holdfast *h, const struct holdfast_line *line,
+hold_submit(struct holdfast *h, const struct holdfast_line *line,
     enum holdfast_pending_kind kind, const char *name, const char *owner,
-    uint64_t *request)
+    uint64_t fence, uint64_t *request)
 {
     const struct holdfast_subject subject = {&name, 1, owner};
     struct holdfast_pending *pending;
 
     enum holdfast_status status =
         line_submit(h, line, kind, &subject, 0, &pending);
-    if (status == HOLDFAST_SUCCESS)
-        *request = pending->request;
+    if (status != HOLDFAST_SUCCESS)
+        return status;
+    pending->fence = fence;
+    *request = pending->request;
     return status;
+}
+
+static enum holdfast_status
+name_submit(struct holdfast *h, const struct holdfast_line *line,
+    enum holdfast_pending_kind kind, const char *name, const char *owner,
+    uint64_t *request)
+{
+    return hold_submit(h, line, kind, name, owner, 0, request);
 }
 
 enum holdfast_status
@@ -309,11 +320,11 @@ holdfast_submit_unlock(struct holdfast *h, const char *name, const char *owner,
     line_begin(&line, "UNLOCK", name);
     line_add_hold(&line, fence, owner);
     enum holdfast_status status =
-        name_submit(h, &line, PENDING_UNLOCK, name, owner, request);
+        hold_submit(h, &line, PENDING_UNLOCK, name, owner, fence, request);
     if (status != HOLDFAST_SUCCESS)
         return status;
     struct holdfast_kept *kept =
-        holdfast_kept_find(h, name, owner != NULL ? owner : "");
+        holdfast_kept_find(h, name, owner != NULL ? owner : "", fence);
     if (kept != NULL)
         kept->releases++;
     return HOLDFAST_SUCCESS;
@@ -328,7 +339,7 @@ holdfast_submit_unlock_part(struct holdfast *h, const char *name,
     line_begin(&line, "UNLOCK", name);
     line_add(&line, " permits=%" PRIu64, permits);
     line_add_hold(&line, fence, owner);
-    return name_submit(h, &line, PENDING_PART, name, owner, request);
+    return hold_submit(h, &line, PENDING_PART, name, owner, fence, request);
 }
 
 enum holdfast_status
@@ -341,9 +352,9 @@ holdfast_submit_renew(struct holdfast *h, const char *name, const char *owner,
     line_add(&line, " lease=%" PRIu64, lease_ms);
     line_add_hold(&line, fence, owner);
     enum holdfast_status status =
-        name_submit(h, &line, PENDING_RENEW, name, owner, request);
+        hold_submit(h, &line, PENDING_RENEW, name, owner, fence, request);
     struct holdfast_kept *kept =
-        holdfast_kept_find(h, name, owner != NULL ? owner : "");
+        holdfast_kept_find(h, name, owner != NULL ? owner : "", fence);
     if (status == HOLDFAST_SUCCESS && kept != NULL)
         kept->leased = true; /* no PING tells its deadline from now on */
     return status;
@@ -360,7 +371,7 @@ holdfast_submit_note(struct holdfast *h, const char *name, const char *owner,
         line_add_word(&line, " note=", note, HOLDFAST_NOTE_MAX);
     line_add_hold(&line, fence, owner);
     /* The answer tells the deadline, as that of a RENEW. */
-    return name_submit(h, &line, PENDING_RENEW, name, owner, request);
+    return hold_submit(h, &line, PENDING_RENEW, name, owner, fence, request);
 }
 
 enum holdfast_status
@@ -464,6 +475,22 @@ holdfast_submit(struct holdfast *h, const char *text, uint64_t *request)
 
 /* --- the library's own ---------------------------------------------------- */
 
+static const char *
+kept_owner(const struct holdfast_kept *kept)
+{
+    return kept->owner[0] != '\0' ? kept->owner : NULL;
+}
+
+static bool
+own_submit_hold(struct holdfast *h, const struct holdfast_line *line,
+    enum holdfast_pending_kind kind, const struct holdfast_kept *kept)
+{
+    uint64_t request;
+
+    return hold_submit(h, line, kind, kept->name, kept_owner(kept), kept->fence,
+               &request) == HOLDFAST_SUCCESS;
+}
+
 static bool
 own_submit(struct holdfast *h, const struct holdfast_line *line,
     enum holdfast_pending_kind kind, const char *name, const char *owner)
@@ -529,12 +556,6 @@ holdfast_submit_hello(struct holdfast *h)
     return own_submit(h, &line, PENDING_HELLO, NULL, NULL);
 }
 
-static const char *
-kept_owner(const struct holdfast_kept *kept)
-{
-    return kept->owner[0] != '\0' ? kept->owner : NULL;
-}
-
 bool
 holdfast_submit_claim(struct holdfast *h, const struct holdfast_kept *kept)
 {
@@ -548,7 +569,9 @@ holdfast_submit_claim(struct holdfast *h, const struct holdfast_kept *kept)
         kept->given_up && kept->releases == 0 ? 1 : kept->count);
     if (kept->wanted)
         line_add(&line, " wanted=1");
-    return own_submit(h, &line, PENDING_CLAIM, kept->name, kept_owner(kept));
+    if (kept->upgrade)
+        line_add(&line, " upgrade=1");
+    return own_submit_hold(h, &line, PENDING_CLAIM, kept);
 }
 
 bool
@@ -559,7 +582,7 @@ holdfast_submit_discard(struct holdfast *h, const struct holdfast_kept *kept)
     line_begin(&line, "UNLOCK", kept->name);
     line_add(&line, " fence=%" PRIu64, kept->fence);
     line_add_owner(&line, kept_owner(kept));
-    return own_submit(h, &line, PENDING_DISCARD, kept->name, kept_owner(kept));
+    return own_submit_hold(h, &line, PENDING_DISCARD, kept);
 }
 
 bool

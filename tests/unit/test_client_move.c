@@ -666,6 +666,9 @@ START_TEST(kinds_of_lock_as_they_are_written)
     options.delay_ms = 1500;
     (void)holdfast_submit_lock(talk.h, "a", &options, &request);
     options.shared = false;
+    options.upgradable = true;
+    (void)holdfast_submit_lock(talk.h, "c", &options, &request);
+    options.upgradable = false;
     options.limit = 3;
     options.permits = 2;
     options.delay_ms = 0;
@@ -674,7 +677,8 @@ START_TEST(kinds_of_lock_as_they_are_written)
     (void)holdfast_submit_lock(talk.h, "b", &options, &request);
     ck_assert_str_eq(talk_sent(&talk),
         "2 LOCK a mode=shared delay=1500\n"
-        "3 LOCK b limit=3 permits=2 deadlock=0 wanted=1\n");
+        "3 LOCK c mode=upgradable delay=1500\n"
+        "4 LOCK b limit=3 permits=2 deadlock=0 wanted=1\n");
     for (size_t i = 0; i <= HOLDFAST_NAMES_MAX; i++)
         many[i] = "x";
     ck_assert_int_eq(holdfast_submit_lock_all(
@@ -829,6 +833,31 @@ static const struct talk_script scripts[] = {
         "< 2 OK fence=5 ttl_ms=9000 count=1 | =*\n"
         "< * WANTED a waiters=2 | = WANTED 0 a fence=0 until=0 :\n"
         "crash | =* | resume 2 | > 4 CLAIM a fence=5 count=1 wanted=1\n"},
+    {"upgrade_and_the_hold_below_it",
+        "begin | hold a 2 5 | lock a | > 3 LOCK a\n"
+        "< 3 OK fence=9 ttl_ms=9000 count=2 upgrade=1 | =*\n"
+        "until a 5 some | until a 9 some\n"
+        "crash | =* | resume 2 | > 5 CLAIM a fence=9 count=1 upgrade=1\n"
+        "> 6 CLAIM a fence=5 count=1\n"
+        "< 6 OK fence=5 ttl_ms=8000 count=1\n"
+        "< 5 OK fence=9 ttl_ms=9000 count=2 upgrade=1 | =*\n"
+        "unlock a 9 | > 7 UNLOCK a fence=9 | until a 9 0 | until a 5 some\n"
+        "< 7 OK count=1 | =* | until a 5 some\n"
+        "unlock a 5 | > 8 UNLOCK a fence=5 | < 8 OK count=0 | =*\n"
+        "until a 5 0\n"},
+    {"upgrade_that_is_put_again",
+        "begin | hold a 2 5 | lock a | > 3 LOCK a | crash | =* | resume 2\n"
+        "> 5 CLAIM a fence=5 count=1 | < 5 OK fence=5 ttl_ms=9000 count=1\n"
+        "> 3 LOCK a | < 3 OK fence=9 ttl_ms=9000 count=2 upgrade=1\n"
+        "> 6 CLAIM a fence=9 count=1 upgrade=1 | =*\n"
+        "< 6 OK fence=9 ttl_ms=9000 count=2 upgrade=1 | =~ OK 3\n"
+        "until a 5 some | until a 9 some\n"},
+    {"upgrade_that_is_lost",
+        "begin | hold a 2 5 | lock a | > 3 LOCK a\n"
+        "< 3 OK fence=9 ttl_ms=9000 count=2 upgrade=1 | =*\n"
+        "unlock a 9 | >* | < * LOST a fence=9 reason=gone\n"
+        "< 4 ERR STALE retry=0 :another fence | =*\n"
+        "until a 9 0 | until a 5 some\n"},
     {"claim_of_a_broker_that_drains",
         "begin | hold a 2 5 | crash | =* | resume 2 | >* | listen marked\n"
         "< 4 ERR DRAINING retry=1 :going | resume 3 | at marked\n"
