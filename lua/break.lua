@@ -5,7 +5,8 @@
 -- end here.
 --
 -- KEYS: the lock. ARGV: the header, then BREAK (see record.def).
--- The result has the count of holders that were broken (ahead).
+-- The result has the count of holders that were broken (ahead), and if detached
+-- holds were among them the largest fence that they may have had.
 --@include call.lua
 look()
 --@include record.lua
@@ -18,7 +19,7 @@ if not r then
     return reply()
 end
 local fence = unpack_at(BREAK_FORMAT, ARGV[2])
-local left, count, ended = r.granted, 0, false
+local left, count, ended = r.granted, 0, 0
 for place, flags, from, at in queue_walk(r, r.first) do
     if left == 0 then
         break
@@ -31,7 +32,7 @@ for place, flags, from, at in queue_walk(r, r.first) do
         count = count + (meant and 1 or 0)
         if meant and t.detached then
             ticket_drop(r, t)
-            ended = true
+            ended = fence > 0 and fence or r.fence
         elseif meant then
             t.flags = bit.bor(t.flags, BROKEN)
             ticket_store(r, t)
@@ -42,11 +43,11 @@ for place, flags, from, at in queue_walk(r, r.first) do
     end
 end
 local grants
-if ended then
+if ended > 0 then
     adopt(r)
     expire(r)
     grants = serve(r, 0)
     record_store(r)
 end
-result(count > 0 and OK or GONE, 0, 0, 0, 0, 0, count, grants)
+result(count > 0 and OK or GONE, 0, 0, ended, 0, 0, count, grants)
 return reply()

@@ -11,6 +11,7 @@
 --   4  it is carried out for the second time
 --   8  no ticket, but the detached hold with that fence. CONFLICT: that hold is
 --      not detached
+--  16  with 8: and those of earlier grants, which a BREAK of all has ended
 --
 -- Late or repeated it is harmless: ticket and fence must be the ones that
 -- stand. The second time the request's ticket suffices, or one of an earlier
@@ -23,7 +24,7 @@ local function general()
     look()
 --@include record.lua
 
-local UNCLEAN, MOVES, REPEATS, BY_FENCE = 1, 2, 4, 8
+local UNCLEAN, MOVES, REPEATS, BY_FENCE, EARLIER = 1, 2, 4, 8, 16
 
 -- An earlier generation's ticket, or nil. It had all become this one's, which
 -- may have a later ticket there by now.
@@ -53,6 +54,23 @@ local function ticket_standing(r, identity, place, arrival, fence, flags)
     return t
 end
 
+-- The last of the detached holds up to that fence, or nil. Those before it are
+-- struck out.
+local function detached_until(r, fence)
+    local last
+    for place, flags, raw, at in queue_walk(r, r.first) do
+        local t = bit.band(flags, GRANTED) ~= 0 and
+            ticket_unpack(place, raw, at)
+        if t and t.detached and t.fence <= fence then
+            if last then
+                ticket_strike(r, last)
+            end
+            last = t
+        end
+    end
+    return last
+end
+
 -- Whether such a ticket may yet be put there, by a broker that believes in it.
 -- Once a holder has shown itself, such a ticket can only be a wait. It matters
 -- only when the release is carried out for the second time. Nobody puts a
@@ -76,7 +94,11 @@ return function(key, arg, read)
     end
     local t
     if bit.band(flags, BY_FENCE) ~= 0 then
-        t = ticket_of_fence(r, fence)
+        if bit.band(flags, EARLIER) ~= 0 then
+            t = detached_until(r, fence)
+        else
+            t = ticket_of_fence(r, fence)
+        end
         if t and not t.detached and bit.band(flags, REPEATS) == 0 then
             return result(CONFLICT)
         end

@@ -264,6 +264,8 @@ core_looked(struct core *core, struct op *op)
 static void
 core_broken(struct core *core, struct op *op)
 {
+    if (op->result.fence > 0)
+        releases_note_detached(core, op);
     if (op->reader == READER_AUDIT)
         audit_broken(core, op);
     else

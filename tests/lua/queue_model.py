@@ -61,6 +61,7 @@ class Outcome:
     left: int = 0  # ms to the end of a hold that ends by itself
     waits: bool = False  # somebody is left waiting for a time to come
     broken: int = 0
+    until: int = 0  # no detached hold that was broken has a larger fence
     used: int = 0  # permits that are out, where that is told
     limit: int = 0  # of a semaphore, likewise
     about: object = None  # (typical, age, words), or of a hold what it is
@@ -701,18 +702,18 @@ class Lock:
     def break_(self, call):
         if self.fence is None:
             return Outcome(GONE)
-        outcome, ended = Outcome(GONE), False
+        outcome, until = Outcome(GONE), call.fence or self.fence
         for ticket in self.granted:
             if ticket.ends > self.now and call.fence in (0, ticket.fence):
                 outcome.broken += 1
                 outcome.status = OK
                 if ticket.detached:
                     self.end_unclean(ticket)
-                    ended = True
+                    outcome.until = until
                 else:
                     ticket.flags |= BROKEN
                     outcome.published.append(("B", ticket))
-        if ended:
+        if outcome.until:
             self.seen["ended"] += 1
             self.adopt()
             self.expire()

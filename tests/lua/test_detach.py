@@ -199,14 +199,14 @@ class Broken(DetachedCase):
         self.wait(who(2), self.two)
         told = self.listen(b"broker-2")
         self.says(self.three.break_(fence=fence + 1), GONE)
-        self.says(self.three.break_(fence=fence), OK, ahead=1)
+        self.says(self.three.break_(fence=fence), OK, ahead=1, fence=fence)
         self.assert_holder(who(2), LIVING + GRANTED)
         self.assertEqual([payload[:1] for _, payload in told()], [b"G"])
 
     def test_others_are_told(self):
         self.detach(who(1), mode=SHARED)
-        self.hold(who(2), mode=SHARED)
-        self.says(self.three.break_(), OK, ahead=2)
+        fence = self.hold(who(2), mode=SHARED).fence
+        self.says(self.three.break_(), OK, ahead=2, fence=fence)
         self.assertEqual(self.assert_holder(who(2), HELD + 16).fence,
                          self.record().fence)
 
@@ -275,6 +275,18 @@ class Failover(DetachedCase):
             self.says(self.unlock(fence, repeats=True), OK)
             self.assert_holders()
             self.settle()
+
+    def test_a_break_is_repeated(self):
+        """Of no hold that came later, nor of one that has a broker."""
+        for number in (1, 2, 3):
+            fence = self.detach(who(number), mode=SHARED)
+        self.hold(who(4), mode=SHARED)
+        later = self.detach(who(5), mode=SHARED)
+        self.failover()
+        self.says(self.unlock(fence, repeats=True, earlier=True), OK)
+        self.assert_holders(who(4), who(5))
+        self.says(self.unlock(later - 1, repeats=True, earlier=True), GONE)
+        self.assert_holders(who(4), who(5))
 
     def test_a_later_history_does_not_prolong_it(self):
         for _ in range(3):

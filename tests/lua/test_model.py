@@ -433,7 +433,8 @@ class Model(ScriptCase):
         self.assertEqual(result.about, outcome.about)
         if ticket is None:
             self.assertEqual((result.arrival, result.fence, result.ttl),
-                             (0, 0, max(lock.delay - lock.now, 0)
+                             (0, outcome.until,
+                              max(lock.delay - lock.now, 0)
                               if result.status == BUSY else 0))
             self.assertEqual(result.ahead, len(lock.waiting) + 1
                              if result.status == BUSY

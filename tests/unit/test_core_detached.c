@@ -423,6 +423,30 @@ SESSION_TEST(nobody_hears_the_answer)
     nothing_left(rig);
 }
 
+/* So is a BREAK of one hold, or of all, where it has ended detached ones. */
+SESSION_TEST(a_break_is_repeated)
+{
+    struct core_event event = {.kind = CORE_CHANGED};
+
+    rig_say(rig, s, _i == 1 ? "1 BREAK a fence=77" : "1 BREAK a");
+    rig_finish(rig, rig_op(rig, OP_BREAK),
+        (struct op_result){
+            .status = OP_OK, .ahead = 1, .fence = _i == 0 ? 0 : 77});
+    rig_pass(rig, 1000);
+    rig_status(rig, rig_op(rig, OP_INSPECT), OP_GONE);
+    rig_expect(rig, s, "1 OK holders=1");
+    rig_step(rig, &event);
+    rig_pass(rig, 1);
+    if (_i == 0) {
+        rig_no_op(rig);
+        return;
+    }
+    struct op *op = rig_op(rig, OP_RELEASE);
+    ck_assert(op->repeats && op->by_fence && op->earlier == (_i == 2));
+    ck_assert_uint_eq(op->fence, 77);
+    rig_status(rig, op, OP_OK);
+}
+
 /* A new history may lack it, also if the first answer was lost. */
 SESSION_TEST(a_release_is_repeated)
 {
@@ -481,6 +505,7 @@ core_detached_suite(void)
     tcase_add_test(tests, asked_twice);
     tcase_add_loop_test(tests, nobody_hears_the_answer, 0, 2);
     tcase_add_loop_test(tests, a_release_is_repeated, 0, 2);
+    tcase_add_loop_test(tests, a_break_is_repeated, 0, 3);
     suite_add_tcase(suite, tests);
     return suite;
 }

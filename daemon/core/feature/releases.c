@@ -41,6 +41,7 @@ struct release {
     uint32_t place;
     bool unclean;
     bool detached;
+    bool earlier;      /* of a BREAK: and detached holds with smaller fences */
     bool owed;         /* since the latest history */
     uint64_t rest_us;  /* it is not repeated before */
     uint64_t asked_us; /* when it was repeated last */
@@ -150,6 +151,7 @@ release_keep(
     struct release *release = release_next(releases);
     release->fence = fence;
     release->detached = false;
+    release->earlier = false;
     release->owed = false;
     release->rest_us = 0;
     require(name.len <= sizeof(release->name));
@@ -181,12 +183,14 @@ releases_note(struct core *core, const struct ticket *ticket, uint64_t sent_us)
 void
 releases_note_detached(struct core *core, const struct op *op)
 {
+    uint64_t fence = op->by_fence ? op->fence : op->result.fence;
     struct release *release =
-        release_keep(core, op->name, op->fence, op->result.sent_us);
+        release_keep(core, op->name, fence, op->result.sent_us);
 
-    require(op->by_fence);
+    require(op->by_fence != (op->kind == OP_BREAK) && fence > 0);
     if (release == NULL)
         return;
+    release->earlier = op->fence == 0;
     release->generation = 0;
     release->unclean = false;
     release->detached = true;
@@ -230,6 +234,7 @@ release_repeat(
     op->repeats = true;
     op->retry = true;
     op->by_fence = release->detached;
+    op->earlier = release->earlier;
     /* The data may be of before its session moved here. */
     op->moves = release->generation > 1;
     op->unclean = release->unclean;

@@ -18,7 +18,8 @@ void releases_fini(struct core *core);
 void releases_note(
     struct core *core, const struct ticket *ticket, uint64_t sent_us);
 
-/* Likewise for a detached hold, of its OP_UNLOCK_DETACHED. */
+/* Likewise for a detached hold, of its OP_UNLOCK_DETACHED; or for those that an
+ * OP_BREAK has ended. */
 void releases_note_detached(struct core *core, const struct op *op);
 
 /* A node has another history: sends all kept releases again, in portions. */

@@ -22,6 +22,7 @@
 #define RELEASE_MOVES    2
 #define RELEASE_REPEATS  4
 #define RELEASE_BY_FENCE 8
+#define RELEASE_EARLIER  16
 #define RENEW_LOOK       1
 #define RENEW_SETS_END   2
 #define RENEW_MOVES      4
@@ -272,7 +273,8 @@ put_release(char *at, const struct op *op)
     PUT_UINT(at, RELEASE, FLAGS,
         (op->unclean ? RELEASE_UNCLEAN : 0) | (op->moves ? RELEASE_MOVES : 0) |
             (op->repeats ? RELEASE_REPEATS : 0) |
-            (op->by_fence ? RELEASE_BY_FENCE : 0));
+            (op->by_fence ? RELEASE_BY_FENCE : 0) |
+            (op->earlier ? RELEASE_EARLIER : 0));
     return at + BYTES_RELEASE;
 }
 
