@@ -317,6 +317,20 @@ SESSION_TEST(one_is_lost)
     }
 }
 
+/* Redis has granted the lock to another owner since: what cannot stand beside
+ * it is lost. */
+SESSION_TEST(is_displaced)
+{
+    unsigned t = rig_open(rig);
+
+    upgraded(rig, s);
+    rig_lock(rig, t, _i == 0 ? "1 LOCK a mode=shared" : "1 LOCK a", 12);
+    if (_i == 1)
+        rig_expect(rig, s, "* LOST a fence=5 reason=gone");
+    rig_expect(rig, s, "* LOST a fence=9 reason=gone");
+    rig_silent(rig, s);
+}
+
 static void
 claim(struct rig *rig, unsigned t, const char *request, enum mode mode,
     uint64_t fence, const char *answer)
@@ -404,6 +418,7 @@ core_upgrade_suite(void)
     tcase_add_loop_test(tests, of_another_kind, 0, 3);
     tcase_add_test(tests, by_fence);
     tcase_add_test(tests, one_is_lost);
+    tcase_add_loop_test(tests, is_displaced, 0, 2);
     tcase_add_loop_test(tests, is_claimed, 0, 4);
     tcase_add_test(tests, refused);
     tcase_add_test(tests, in_a_quorum);
