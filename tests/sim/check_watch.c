@@ -346,6 +346,14 @@ was_free(const struct check *check, uint32_t lock, uint64_t seen)
     return false;
 }
 
+/* From before it was asked until now there was the hold, or its lock-delay. */
+static bool
+delay_outlasts(
+    const struct subject *subject, uint64_t asked_us, uint64_t now_us)
+{
+    return subject->delay_stood_us <= asked_us && now_us < subject->delay_us;
+}
+
 void
 check_awaited(struct check *check, uint32_t lock, uint64_t asked_us,
     uint64_t seen, uint64_t floor, uint64_t fence, const char *who)
@@ -371,6 +379,12 @@ check_awaited(struct check *check, uint32_t lock, uint64_t asked_us,
         check_broken(check, PROMISE_WATCH, from_us,
             "lock-%" PRIu32 ": %s has awaited it, and it was never free", lock,
             who);
+    else if (delay_outlasts(subject, asked_us, check->world->now_us))
+        check_broken(check, PROMISE_DELAY,
+            lease_before(check, subject->delay_stood_us),
+            "lock-%" PRIu32 ": %s has awaited it, and the lock-delay of %s is "
+            "not over",
+            lock, who, subject->delayed_by);
     if (fence == 0 || check->world->plan.quorum != 0)
         return; /* a broker of a quorum knows what it has seen */
     /* An older copy may have come back since the highest was told. */

@@ -353,6 +353,8 @@ bool handed_begin(struct fleet *fleet);
 void handed_acts(struct fleet *fleet);
 void handed_queued(struct fleet *fleet, const struct task *task);
 bool roused_begin(struct fleet *fleet);
+/* Each client that can awaits the lock of the drill. */
+void drill_awaits(struct fleet *fleet);
 void roused_acts(struct fleet *fleet);
 void roused_granted(struct fleet *fleet, struct task *task);
 

@@ -27,6 +27,23 @@ handed_acts(struct fleet *fleet)
     drill_ask_detached(drill, drill->another);
 }
 
+static void
+handed_dies(void *arg, uint64_t data)
+{
+    struct fleet *fleet = arg;
+    struct drill *drill = drill_at(fleet, data, DRILL_STAYS);
+
+    if (drill == NULL)
+        return;
+    broker_kill(fleet->world, drill->broker);
+    if (!detached_prolong(
+            drill->heir->client, drill->lock, drill->fence, drill->lease_ms))
+        drill_failed(drill->heir->client);
+    else
+        drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
+}
+
+/* The client still reads: the lines behind its OK come before the reset. */
 void
 drill_detached(struct task *task, uint64_t fence)
 {
@@ -41,12 +58,8 @@ drill_detached(struct task *task, uint64_t fence)
     task->purpose = TASK_DRILL_OVER;
     fleet->left[drill->lock] = true;
     drill_quiet(fleet, 2 * DRILL_REJOIN_US);
-    broker_kill(fleet->world, drill->broker);
-    if (!detached_prolong(
-            drill->heir->client, drill->lock, fence, drill->lease_ms))
-        drill_failed(drill->heir->client);
-    else
-        drill_ask(drill, drill->heir, TASK_DRILL_WAITS, CLIENT_NO_WAIT);
+    drill->serial++;
+    drill_event(fleet, 0, handed_dies);
 }
 
 /* It has outlived its broker by more than a lease. */
@@ -128,19 +141,25 @@ roused_wanted(void *arg, uint64_t data)
         drill_gives(fleet, drill_prompt_us(fleet->world));
 }
 
+void
+drill_awaits(struct fleet *fleet)
+{
+    for (uint32_t i = 0; i < fleet->count; i++) {
+        struct client *client = &fleet->clients[i];
+        if (!machine_runs(client->machine) || client->draining ||
+            await_send(client, fleet->drill.lock, CLIENT_NO_WAIT) == NULL)
+            continue;
+        wire_flush(client);
+    }
+}
+
 /* The heir waits. Some clients await the lock. */
 void
 roused_acts(struct fleet *fleet)
 {
     struct drill *drill = &fleet->drill;
 
-    for (uint32_t i = 0; i < fleet->count; i++) {
-        struct client *client = &fleet->clients[i];
-        if (!machine_runs(client->machine) || client->draining ||
-            await_send(client, drill->lock, CLIENT_NO_WAIT) == NULL)
-            continue;
-        wire_flush(client);
-    }
+    drill_awaits(fleet);
     drill->stage = DRILL_STAYS;
     drill->serial++;
     drill->true_from = fleet->world->now_us;

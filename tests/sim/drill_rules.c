@@ -166,6 +166,8 @@ delay_acts(struct fleet *fleet)
         drill_release(holder, TASK_DRILL_OVER);
         return;
     }
+    if (world->plan.awaits > 0)
+        drill_awaits(fleet);
     check_delays(world->check, drill->lock, drill->fence, world->now_us,
         drill->delay_ms, holder->who);
     if (way == 1) {

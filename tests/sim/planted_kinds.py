@@ -73,6 +73,9 @@ PLANTED = {
         "if t.delay > 0 and", "the lock-delay begins at an UNLOCK too",
         ("release_plain", "(byte(arg, IDENTITY + RELEASE_FLAGS + 1) ~= 0 and",
          "(")),
+    "await-in-delay": (
+        "news_take", "us_max(result->delay_ms, result->ttl_ms)",
+        "result->ttl_ms", "AWAIT takes a lock for free in its lock-delay"),
     "late-release": (
         "ticket_of",
         "    if t and t.flags ~= 0 and t.identity == identity then",
