@@ -1,18 +1,20 @@
 """Redis fails under load, again and again: what clients see of it.
 
-FAILOVERS says how often, FAILOVER_TOPOLOGIES (cluster, sentinel, quorum)
-where, FAILOVER_SAFETY at which level. A master is killed, stopped until a
-replica takes over, or hands over. Of a quorum of five, one or two nodes lose
-their data.
+FAILOVERS says how often, FAILOVER_TOPOLOGIES (cluster, sentinel, quorum,
+single) where, FAILOVER_SAFETY at which level. A master is killed, stopped
+until a replica takes over, or hands over. Of a quorum of five, one or two
+nodes are killed. With FAILOVER_APPENDONLY=yes the nodes of quorum and single
+keep their data, without it they lose it.
 """
 
+import collections
 import contextlib
 import os
 import random
 import sys
 import time
 
-from measure import while_roaming
+from measure import Beside, while_roaming
 
 from harness import Broker, RedisCluster, RedisServer, Sentinels, wait_until
 from harness.resp import RedisError
@@ -22,6 +24,7 @@ RATE = int(os.environ.get("FAILOVER_RATE", "2000"))
 TIMES = int(os.environ.get("FAILOVERS", "6"))
 WANTED = os.environ.get("FAILOVER_TOPOLOGIES", "cluster,sentinel,quorum")
 SAFETY = os.environ.get("FAILOVER_SAFETY", "fenced")
+APPENDONLY = os.environ.get("FAILOVER_APPENDONLY", "no")
 NAMES = 100
 PAUSED = 1.0  # s, beyond the promotion
 
@@ -145,19 +148,20 @@ class OfSentinels(Failing):
         wait_until(taken, 60.0, "a failover is accepted", step=0.1)
 
 
-class OfQuorum(Failing):
-    name = "a quorum of 5"
-    lease = 4.0
+class OfNodes(Failing):
+    """Nodes that nobody replaces: they come back."""
 
-    def overrides(self):
-        return {**super().overrides(), "redis.topology": "quorum"}
+    lease = 4.0
+    count = 1
+    killed = 1  # at most
 
     def start(self, stack):
-        self.nodes = [stack.enter_context(RedisServer()) for _ in range(5)]
+        self.nodes = [stack.enter_context(RedisServer(appendonly=APPENDONLY))
+                      for _ in range(self.count)]
         return [node.address for node in self.nodes]
 
     def fail(self, turn):
-        some = self.random.sample(self.nodes, 1 + turn % 2)
+        some = self.random.sample(self.nodes, 1 + turn % self.killed)
         for node in some:
             node.kill()
         time.sleep(PAUSED)
@@ -165,16 +169,73 @@ class OfQuorum(Failing):
             node.start()
 
 
+class OfOne(OfNodes):
+    name = f"one node, appendonly {APPENDONLY}"
+
+
+class OfQuorum(OfNodes):
+    name = f"a quorum of 5, appendonly {APPENDONLY}"
+    count = 5
+    killed = 2
+
+    def overrides(self):
+        return {**super().overrides(), "redis.topology": "quorum"}
+
+
 TOPOLOGIES = {"cluster": OfCluster, "sentinel": OfSentinels,
-              "quorum": OfQuorum}
+              "quorum": OfQuorum, "single": OfOne}
 
 
-def fail_often(failing):
-    for turn in range(TIMES):
+class Detached(Beside):
+    """Takes detached holds beside a block, and gives each fifth back."""
+
+    def __init__(self, brokers, group):
+        super().__init__()
+        self.brokers = brokers
+        self.group = group
+        self.held = {}
+        self.ended = {}
+
+    @staticmethod
+    def ends(client, name, fence):
+        """Whether Redis had the hold until now."""
+        return client.request(f"UNLOCK {name} fence={fence} detached=1",
+                              timeout=60.0).ok
+
+    def run(self):
+        with self.brokers[0].client() as client:
+            while not self.over.wait(0.01):
+                number = len(self.held) + len(self.ended)
+                name = f"detached-{self.group}-{number}"
+                reply = client.request(
+                    f"LOCK {name} lease=1h detached=1 wait=0", timeout=60.0)
+                if not reply.ok:
+                    continue
+                self.held[name] = reply.fence
+                if number % 5 == 0 and self.ends(client, name, reply.fence):
+                    self.ended[name] = self.held.pop(name)
+
+    def count(self):
+        """How many were held, and stand; were given back, and stand."""
+        with self.brokers[1].client() as client:
+            return [number for holds in (self.held, self.ended)
+                    for number in (len(holds), sum(
+                        self.ends(client, *hold) for hold in holds.items()))]
+
+
+def fail_often(failing, brokers):
+    """Counts of detached holds: of each failure's, and of the first one's."""
+    counts = [0] * 4
+    with Detached(brokers, "first") as first:
         time.sleep(2.0)
-        failing.fail(turn)
+    for turn in range(TIMES):
+        with Detached(brokers, turn) as detached:
+            time.sleep(2.0)
+            failing.fail(turn)
         # Else a node that knows nothing yet is followed by the next.
         time.sleep(failing.lease + 1.0)
+        counts = [sum(pair) for pair in zip(counts, detached.count())]
+    return counts, first.count()
 
 
 def measure(bench, kind):
@@ -186,12 +247,13 @@ def measure(bench, kind):
         for broker in brokers:
             broker.wait_redis()
         time.sleep(failing.lease)  # until they are settled
-        result, _ = while_roaming(
-            lambda: fail_often(failing), brokers, connections=SESSIONS,
-            rate=RATE, keys=NAMES, shards=failing.shards)
+        result, (each, first) = while_roaming(
+            lambda: fail_often(failing, brokers), brokers,
+            connections=SESSIONS, rate=RATE, keys=NAMES, shards=failing.shards)
     asked = sorted(failing.asked)
     bench.keep("failover", {**result, "topology": kind, "safety": SAFETY,
-                            "failovers": TIMES, "asked_s": asked})
+                            "failovers": TIMES, "asked_s": asked,
+                            "detached": [each, first]})
     bench.head(f"{failing.name}, {SAFETY}: {TIMES} failures under "
                f"{SESSIONS} kept sessions at two brokers, lease "
                f"{failing.lease:g} s; each holds a lock of its own and takes "
@@ -207,6 +269,9 @@ def measure(bench, kind):
                  for name, key in (("LOCK, asked to granted", "lock_us"),
                                    ("UNLOCK", "unlock_us"),
                                    ("one lock, grant to grant", "gap_us"))])
+    bench.table(["detached holds", "held", "stand", "released", "stand"],
+                [[f"of {TIMES} times before a failure", *each],
+                 ["of the time before all", *first]])
     gaps = ", ".join(f"{gap / 1000:.1f}" for gap in result["shard_ms"])
     bench.say(f"Longest time without a grant, of each shard: {gaps} s.\n")
     if asked:
