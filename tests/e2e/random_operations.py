@@ -26,7 +26,7 @@ KINDS = (
     ("watch", 1.5), ("unwatch", 1), ("await", 2), ("wrong", 1), ("break", 0.8),
     ("resume", 0.8), ("die", 0.4), ("quit", 0.2), ("kill", 0.1),
     ("abandon", 0.1), ("time_out", 0.3), ("lapse", 0.1), ("delayed", 0.3),
-    ("resize", 1.5),
+    ("resize", 1.5), ("upgrade", 3),
 )
 
 
@@ -332,6 +332,40 @@ class Player(Lane):
         yield from self.simple(
             self.clients[found[1].actor[0]],
             f"RENEW {self.hold_words(*found)} lease=10m", "OK")
+        return True
+
+    def do_upgrade(self):
+        """Of a hold that shares, and back. `wait=0`: others see no wait."""
+        watched = {name for client in self.clients for name in client.watches}
+        found = self.some([
+            (lock, t) for lock in self.model.locks.values()
+            for t in lock.granted() if t.mode in ("shared", "upgradable") and
+            not (lock.limit or lock.barred or t.part or t.detached or
+                 lock.name in watched or self.waits_of(t.actor))])
+        if found is None:
+            return False
+        lock, ticket = found
+        client = self.clients[ticket.actor[0]]
+        owner = f" owner={ticket.actor[1]}" if ticket.actor[1] else ""
+        tag = client.next_tag()
+        self.asked[client.number, tag] = [lock.name]
+        client.send(f"{tag} LOCK {lock.name} wait=0{owner}")
+        answer = (client.number, tag, "OK", ticket.count + 1)
+        if len(lock.granted()) > 1:
+            answer = (client.number, tag, "ERR", "CONFLICT"
+                      if ticket.mode == "shared" else "BUSY")
+        yield from self.until(lambda: self.seen, answer)
+        if self.seen != [answer]:
+            self.fail(f"an upgrade: wanted {answer}, got {self.seen}")
+        self.seen.clear()
+        if answer[2] == "ERR":
+            return True
+        fence = self.fences.pop((client.number, tag))[lock.name]
+        if fence <= lock.fence:
+            self.fail(f"{lock.name}: fence {fence} after {lock.fence}")
+        self.model.lock(lock.name).fence = fence
+        yield from self.simple(
+            client, f"UNLOCK {lock.name} fence={fence}{owner}", ticket.count)
         return True
 
     def do_claim(self):
