@@ -118,6 +118,16 @@ shares_with(const struct stand *own, const struct stand *before)
            (before->granted || before->mode != MODE_UPGRADABLE);
 }
 
+/* Whether a ticket shares with all behind it, up to that place. */
+static bool
+shares_with_all(const struct version *version, uint32_t at, uint32_t place)
+{
+    for (uint32_t i = at + 1; i <= place; i++)
+        if (!shares_with(&version->stands[i], &version->stands[at]))
+            return false;
+    return true;
+}
+
 /*
  * Of the tickets before a wait, those up to here must go first, be it because
  * somebody between must who waits for them.
@@ -130,8 +140,7 @@ in_the_way(
 
     if (version->limit > 0)
         return holders_now(check, version) <= 1 ? place : 0;
-    while (end > 0 &&
-           shares_with(&version->stands[place], &version->stands[end - 1]))
+    while (end > 0 && shares_with_all(version, end - 1, place))
         end--;
     return end;
 }

@@ -22,7 +22,9 @@ enum {
 };
 
 enum {
-    MODE_DETACHED = 2
+    MODE_DETACHED = 2,
+    MODE_PART = 32,
+    INTENTS_VERSION = 3
 };
 
 struct record {
@@ -35,6 +37,7 @@ struct record {
     uint32_t used;
     uint32_t front;
     uint32_t limit;
+    uint32_t intents; /* counts of holders: shared + 65536 * others */
     bool shared;
     uint64_t fence;
     uint64_t arrival;
@@ -82,12 +85,18 @@ read_whole(const char *at)
 static bool
 record_read(struct record *record, const char *value, size_t len)
 {
-    if (len < BYTES_HEAD + BYTES_TICKET || value[AT_HEAD_VERSION] > 2)
+    if (len < BYTES_HEAD + BYTES_TICKET ||
+        value[AT_HEAD_VERSION] > INTENTS_VERSION)
         return false;
     record->value = value;
     record->shared = (value[AT_HEAD_FLAGS] & 1) != 0;
     record->width = read_u16(value + AT_HEAD_WIDTH);
     record->limit = read_u32(value + AT_HEAD_LIMIT);
+    record->intents = 0;
+    if (value[AT_HEAD_VERSION] == INTENTS_VERSION) {
+        record->intents = record->limit;
+        record->limit = 0;
+    }
     record->fence = read_whole(value + AT_HEAD_FENCE);
     record->arrival = read_whole(value + AT_HEAD_ARRIVAL);
     record->stored = read_u32(value + AT_HEAD_STORED);
@@ -138,7 +147,8 @@ stand_read(struct check *check, const char *ticket, struct stand *stand)
         .owner = owner_number(check,
             (const uint8_t *)ticket + AT_TICKET_IDENTITY + AT_IDENTITY_SESSION,
             owner_word(ticket)),
-        .mode = (enum mode)(ticket[AT_TICKET_MODE] & ~MODE_DETACHED),
+        .mode =
+            (enum mode)(ticket[AT_TICKET_MODE] & ~(MODE_DETACHED | MODE_PART)),
         .detached = (ticket[AT_TICKET_MODE] & MODE_DETACHED) != 0,
         .granted = (flags & TICKET_GRANTED) != 0,
         .claimed = (flags & TICKET_CLAIMED) != 0,
@@ -211,6 +221,22 @@ granted_join(const struct version *version, const struct stand *stand)
             return false;
     }
     return true;
+}
+
+/* Whether the head counts the holders of intentions. */
+static bool
+intents_counted(const struct record *record, const struct version *version)
+{
+    uint32_t intents = 0;
+
+    for (uint32_t i = 0; i < version->live; i++) {
+        const struct stand *stand = &version->stands[i];
+        if (stand->granted && stand->mode == MODE_INTENT)
+            intents += 65536;
+        else if (stand->granted && stand->mode == MODE_INTENT_SHARED)
+            intents++;
+    }
+    return record->intents == intents;
 }
 
 /* Whether those that are granted may be so together. */
@@ -319,6 +345,8 @@ record_wrong(const struct record *record, const struct version *version,
         return "the count of the permits is wrong";
     if (!grants_fit(record, version, most))
         return "those are granted it who do not fit together";
+    if (!intents_counted(record, version))
+        return "the counts of intentions are wrong";
     if (!stays &&
         grant_missed(record, version, check_clock_ms(version->machine), doubts))
         return "somebody waits who could be granted it";
