@@ -118,6 +118,12 @@ static const struct script scripts[] = {
             {'x', 'w', "1 LOCK a mode=shared"}, {'x', 'w', "2 LOCK b"},
             {'y', 'w', "2 LOCK a mode=shared"}},
         NULL},
+    /* x waits for z in the queue, z for y, who reads, and y for x. */
+    {"an upgradable wait behind a writer", {0},
+        {{'y', 'h', "1 LOCK a mode=shared"}, {'x', 'h', "1 LOCK b"},
+            {'z', 'w', "1 LOCK a"}, {'y', 'w', "2 LOCK b"},
+            {'x', 'w', "2 LOCK a mode=upgradable"}},
+        ANY},
     /* It waits for the readers, and not for the hold below it. */
     {"an upgrade", {0},
         {{'x', 'h', "1 LOCK a mode=upgradable"},

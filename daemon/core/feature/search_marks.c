@@ -56,6 +56,16 @@ mark_set(struct core *core, uint64_t hash, uint64_t arrival)
         (struct search_mark){hash, arrival};
 }
 
+/* Whether a visit of that wait says nothing of other waits of the lock: those
+ * before it need not be in its way. */
+static bool
+stands_alone(const struct core *core, const struct ticket *ticket)
+{
+    require(ticket->state == TICKET_WAITING);
+    return core->settings.queues_here || ticket->upgrade ||
+           mode_is_intent(ticket->ask.mode);
+}
+
 bool
 search_covers(const struct core *core, uint64_t search,
     const struct ticket *ticket, bool behind)
@@ -64,8 +74,7 @@ search_covers(const struct core *core, uint64_t search,
     struct handle wait = slab_handle(&core->tickets, ticket);
     uint64_t arrival = ticket->arrival + behind;
 
-    require(ticket->state == TICKET_WAITING);
-    if (core->settings.queues_here || ticket->upgrade)
+    if (stands_alone(core, ticket))
         return !behind &&
                mark_stands(core, mark_hash(search, MARK_WAIT, wait), 0);
     if (mark_stands(core, mark_hash(search, MARK_EXCLUSIVE, lock), arrival))
@@ -77,13 +86,13 @@ search_covers(const struct core *core, uint64_t search,
 void
 search_visits(struct core *core, uint64_t search, const struct ticket *ticket)
 {
+    /* An upgradable wait is not behind readers. */
     enum mark kind =
-        ticket->ask.mode == MODE_SHARED ? MARK_SHARED : MARK_EXCLUSIVE;
+        ticket->ask.mode == MODE_EXCLUSIVE ? MARK_EXCLUSIVE : MARK_SHARED;
     struct handle lock = slab_handle(&core->locks, ticket->lock);
     struct handle wait = slab_handle(&core->tickets, ticket);
 
-    require(ticket->state == TICKET_WAITING);
-    if (core->settings.queues_here || ticket->upgrade)
+    if (stands_alone(core, ticket))
         mark_set(core, mark_hash(search, MARK_WAIT, wait), 0);
     else
         mark_set(core, mark_hash(search, kind, lock), ticket->arrival);
