@@ -122,6 +122,7 @@ take_done(struct rig *rig)
 {
     struct op *op;
     struct store_hint hint;
+    struct op_members members;
     struct text news;
 
     while ((op = store_take_done(rig->store)) != NULL) {
@@ -134,9 +135,14 @@ take_done(struct rig *rig)
     }
     while (store_take_hint(rig->store, &hint))
         rig->sum += hint.request + hint.fence + hint.broken;
-    while (store_take_news(rig->store, &news))
+    while (store_take_news(rig->store, &news)) {
         for (size_t i = 0; i < news.len; i++)
             rig->sum += (uint8_t)news.at[i];
+        if (!store_read_members(rig->store, news, &members))
+            continue;
+        for (uint32_t i = 0; i < members.ticket_count; i++)
+            sum_text(rig, members.tickets[i].note);
+    }
     (void)store_take_unheard(rig->store);
 }
 
@@ -704,13 +710,14 @@ act_bytes(struct rig *rig)
     input->at += len;
 }
 
-/* A hint, that a hold was broken, or news: of a watched lock, or a probe. */
+/* A hint, that a hold was broken, or news: of a watched lock, a probe, or of
+ * members. */
 static void
 act_publish(struct rig *rig)
 {
-    static const char kinds[] = "GBWDVKG?";
+    static const char kinds[] = "GBWDVKP?";
     struct rig_conn *conn = &rig->conns[CONN_SUBSCRIBER];
-    char payload[200] = "";
+    char payload[256] = "";
     uint8_t how = input_byte(&rig->input);
     size_t len = how % 8 < 2 ? 17 : how;
 
@@ -718,6 +725,8 @@ act_publish(struct rig *rig)
     put_number(payload + 1, input_byte(&rig->input), 8);
     put_double(payload + 9, (double)input_number(&rig->input));
     len -= input_byte(&rig->input) % 2;
+    for (size_t i = 1; payload[0] == 'P' && i < sizeof(payload); i++)
+        payload[i] = (char)input_byte(&rig->input);
     if (conn->reader == NULL)
         return;
     rig->reply_len = 0;
