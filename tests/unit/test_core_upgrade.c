@@ -250,9 +250,37 @@ RIG_TEST(is_not_known_to_a_later_connection, rig_new())
             .ttl_ms = RIG_LEASE_MS,
             .ask = {.mode = MODE_UPGRADABLE, .permits = 1}});
     rig_expect(rig, t, "1 OK fence=5 ttl_ms=~ count=1");
+    if (_i == 1) { /* the LOCK goes on with that wait */
+        rig_say(rig, t, "2 LOCK a");
+        struct op *op = rig_op(rig, OP_RENEW);
+        ck_assert_uint_eq(op->owner_hash[0], OWNER_UPGRADE);
+        rig_finish(rig, op,
+            (struct op_result){.status = OP_OK,
+                .fence = 9,
+                .ttl_ms = RIG_LEASE_MS,
+                .ask = {.mode = MODE_UPGRADE, .permits = 1}});
+        rig_expect(rig, t, "2 OK fence=9 ttl_ms=~ count=2 upgrade=1");
+        return;
+    }
     rig_say(rig, t, "2 UNLOCK a");
     released(rig, 5);
     rig_expect(rig, t, "2 OK count=0");
+}
+
+/* A LOCK that stood behind a wait does not fit the hold below. */
+SESSION_TEST(of_a_semaphore)
+{
+    upgradable(rig, s);
+    rig_queued(rig, upgrading(rig, s, "2 LOCK a"));
+    rig_say(rig, s, "3 LOCK a");
+    rig_say(rig, s, "4 LOCK a limit=3");
+    rig_ask(rig, s, "5 CANCEL 3", "3 ERR CANCELLED retry=1");
+    rig_expect(rig, s, "5 OK");
+    rig_ask(rig, s, "6 CANCEL 2", "2 ERR CANCELLED retry=1");
+    rig_expect(rig, s, "6 OK");
+    released(rig, 0);
+    rig_expect(rig, s, "4 ERR CONFLICT retry=0");
+    only_the_first_is_left(rig, s);
 }
 
 /* Another kind of LOCK that stood behind a wait is for a ticket of its own. */
@@ -414,7 +442,8 @@ core_upgrade_suite(void)
     tcase_add_test(tests, behind_the_release_below);
     tcase_add_test(tests, before_the_grant);
     tcase_add_test(tests, hands_a_reentry_down);
-    tcase_add_test(tests, is_not_known_to_a_later_connection);
+    tcase_add_loop_test(tests, is_not_known_to_a_later_connection, 0, 2);
+    tcase_add_test(tests, of_a_semaphore);
     tcase_add_loop_test(tests, of_another_kind, 0, 3);
     tcase_add_test(tests, by_fence);
     tcase_add_test(tests, one_is_lost);

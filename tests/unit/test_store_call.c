@@ -1095,6 +1095,8 @@ SRIG_TEST(mode_shown, srig_single())
     srig_status(rig, op, OP_OK);
     ck_assert_int_eq(op->result.tickets[0].mode, row->mode);
     ck_assert(op->result.tickets[0].part == row->part);
+    ck_assert_uint_eq(op->result.tickets[0].owner_hash[0],
+        row->mode == MODE_UPGRADE ? OWNER_UPGRADE : 0);
     ck_assert_int_eq(op->result.mode, row->head_mode);
     ck_assert_uint_eq(op->result.limit, row->limit);
 }
