@@ -109,11 +109,15 @@ return function(key, arg, read)
     if not t then
         return result(may_come(r, flags) and MISSING or GONE)
     end
+    -- A detached hold has no broker that knows whether it has ended.
+    local over = bit.band(flags, BY_FENCE) ~= 0 and steady and r.id == id and
+        t.ends <= now
     if bit.band(t.flags, GRANTED) ~= 0 then
-        hold_over(r, t, now)
-        if bit.band(flags, UNCLEAN) ~= 0 and t.delay > 0 and
+        local ended = over and t.ends or now
+        hold_over(r, t, ended)
+        if (over or bit.band(flags, UNCLEAN) ~= 0) and t.delay > 0 and
             bit.band(t.flags, CLAIMED) ~= 0 then
-            delay_from(r, t, now)
+            delay_from(r, t, ended)
         end
         -- A later connection may have claimed what was lost; or the data are
         -- older than the first time, and somebody has been granted it since.
@@ -128,7 +132,7 @@ return function(key, arg, read)
     end
     expire(r)
     local grants = r.live > 0 and serve(r, seen) or nil
-    result(OK, 0, 0, 0, 0, ask_later(r), 0, grants)
+    result(over and GONE or OK, 0, 0, 0, 0, ask_later(r), 0, grants)
     record_store(r)
 end
 end

@@ -521,14 +521,17 @@ class Lock:
                 ticket = None
         if ticket is None or call.fence not in (0, ticket.fence):
             return Outcome(GONE)
-        self.over(ticket, self.now)
-        if call.unclean:
-            self.nobody_follows(ticket, self.now)
+        late = call.by_fence and self.id == self.node_id and \
+            ticket.ends <= self.now
+        ended = ticket.ends if late else self.now
+        self.over(ticket, ended)
+        if call.unclean or late:
+            self.nobody_follows(ticket, ended)
         self.tickets.remove(ticket)
         if self.tickets:
             self.adopt()
         self.expire()
-        outcome = Outcome(OK)
+        outcome = Outcome(GONE if late else OK)
         self.serve(call, outcome)
         outcome.waits = self.kept_out
         return outcome

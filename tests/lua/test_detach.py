@@ -98,10 +98,22 @@ class Detached(DetachedCase):
         self.says(self.two.renew(who(2)), WAITING, again=1000)
 
     def test_is_over_with_its_end(self):
+        for ask in (lambda fence: self.prolong(fence, TERM), self.unlock):
+            fence = self.detach(who(1))
+            self.pass_time(TERM)
+            self.says(ask(fence), GONE)
+
+    def test_a_late_unlock_passes_it_on(self):
         fence = self.detach(who(1))
+        self.wait(who(2), self.two, lease=LATER)
         self.pass_time(TERM)
-        self.says(self.prolong(fence, TERM), GONE)
-        self.says(self.unlock(fence), GONE)
+        self.assert_grants(self.unlock(fence), who(2))
+
+    def test_a_late_unlock_leaves_its_lock_delay(self):
+        fence = self.detach(who(1), delay=5000)
+        self.pass_time(TERM + 2000)
+        self.unlock(fence)
+        self.ends_in(3000)
 
     def test_other_holds_have_no_part_in_it(self):
         fence = self.hold(who(1)).fence
