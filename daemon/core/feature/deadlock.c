@@ -679,7 +679,8 @@ probe_wait(const struct core *core, const struct probe_node *node)
 
 /*
  * Whether the owner of that node has, or waits for, what the one before it
- * waits for. The record may be older than what was given back.
+ * waits for. The record may be older than what was given back. A wait may have
+ * been granted since. The hold below an upgrade that was given back stays.
  */
 static bool
 probe_stands(const struct core *core, const struct probe *probe)
@@ -696,9 +697,11 @@ probe_stands(const struct core *core, const struct probe *probe)
     LIST_EACH (link, &session->tickets) {
         const struct ticket *ticket =
             container_of(link, struct ticket, session_link);
+        bool held = ticket->state == TICKET_HELD &&
+                    (node->fence == 0 || node->fence == ticket->fence);
+        bool waits = node->fence == 0 && ticket->state == TICKET_WAITING;
         if (ticket->lock == lock && ticket->owner_hash == node->owner &&
-            (ticket->state == TICKET_HELD ||
-                (node->fence == 0 && ticket->state == TICKET_WAITING)))
+            (held || waits))
             return true;
     }
     return false;
