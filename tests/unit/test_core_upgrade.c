@@ -255,10 +255,12 @@ RIG_TEST(is_not_known_to_a_later_connection, rig_new())
         struct op *op = rig_op(rig, OP_RENEW);
         ck_assert_uint_eq(op->owner_hash[0], OWNER_UPGRADE);
         rig_finish(rig, op,
-            (struct op_result){.status = OP_OK,
-                .fence = 9,
-                .ttl_ms = RIG_LEASE_MS,
+            (struct op_result){.status = OP_WAITING,
+                .ahead = 1,
+                .again_ms = 1000,
                 .ask = {.mode = MODE_UPGRADE, .permits = 1}});
+        rig_hint(rig, op->request);
+        rig_granted(rig, rig_op(rig, OP_RENEW), 9);
         rig_expect(rig, t, "2 OK fence=9 ttl_ms=~ count=2 upgrade=1");
         return;
     }
