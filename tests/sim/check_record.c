@@ -454,6 +454,35 @@ kept_out(const struct version *before, const struct version *version)
            !may_be_passed(before, was, upgrade);
 }
 
+/* A ticket that is newly granted, while the one of arrival `firm` could be
+ * granted before it (0: none). */
+static void
+turn_judge(struct check *check, uint32_t lock, const struct version *before,
+    const struct version *version, const struct stand *is, uint64_t firm)
+{
+    uint64_t since_us = lease_before(check, before->written_us);
+
+    if (check->world->plan.quorum == 0)
+        delay_judge(check, lock, is->fence, since_us);
+    if (version->limit > 0 && is->fence > before->fence &&
+        version->used >
+            limit_since(check, lock, version->limit, before->written_us))
+        broken_by(check, PROMISE_ORDER, DAMAGES, since_us,
+            "lock-%" PRIu32 ": ticket %" PRIu64 " was granted beyond the limit",
+            lock, is->arrival);
+    if (is->mode == MODE_UPGRADE && upgrade_base(version, is) != NULL)
+        return; /* it goes before all waiters */
+    if (kept_out(before, version))
+        check_broken(check, PROMISE_ORDER, since_us,
+            "lock-%" PRIu32 ": ticket %" PRIu64
+            " was granted while an upgrade waits",
+            lock, is->arrival);
+    if (firm != 0)
+        check_broken(check, PROMISE_ORDER, since_us,
+            "lock-%" PRIu32 ": ticket %" PRIu64 " was granted before %" PRIu64,
+            lock, is->arrival, firm);
+}
+
 /* Each ticket on its own, and whether it was granted in its turn. */
 static void
 stands_judge(struct check *check, uint32_t lock, const struct version *before,
@@ -493,29 +522,9 @@ stands_judge(struct check *check, uint32_t lock, const struct version *before,
         }
         if (was != NULL && was->granted)
             continue;
-        if (!quorum)
-            delay_judge(check, lock, is->fence, since_us);
         if (is->fence > newest)
             newest = is->fence;
-        if (version->limit > 0 && is->fence > before->fence &&
-            version->used >
-                limit_since(check, lock, version->limit, before->written_us))
-            broken_by(check, PROMISE_ORDER, DAMAGES, since_us,
-                "lock-%" PRIu32 ": ticket %" PRIu64
-                " was granted beyond the limit",
-                lock, is->arrival);
-        if (is->mode == MODE_UPGRADE && upgrade_base(version, is) != NULL)
-            continue; /* it goes before all waiters */
-        if (kept_out(before, version))
-            check_broken(check, PROMISE_ORDER, since_us,
-                "lock-%" PRIu32 ": ticket %" PRIu64
-                " was granted while an upgrade waits",
-                lock, is->arrival);
-        if (firm != 0)
-            check_broken(check, PROMISE_ORDER, since_us,
-                "lock-%" PRIu32 ": ticket %" PRIu64
-                " was granted before %" PRIu64,
-                lock, is->arrival, firm);
+        turn_judge(check, lock, before, version, is, firm);
     }
     /* A lost suffix, or a master that is none any more, has an older head. */
     if (version->fence < before->fence) {
