@@ -1985,6 +1985,24 @@ inspected(struct srig *rig)
     return op;
 }
 
+/* Holders that the list has no room for count, too. */
+SRIG_TEST(shown_in_part, srig_quorum(NODES))
+{
+    struct op *op = srig_draft(rig, OP_INSPECT, 0);
+
+    op->limit = 1;
+    srig_submit(rig, op);
+    srig_turn(rig);
+    for (uint32_t i = 0; i < NODES; i++) {
+        hears(rig, i, SCRIPT_INSPECT);
+        ck_assert_uint_eq(asked_uint(rig, 0, 4), TICKETS_SHOWN);
+        shows(rig, i, i == 0 ? "ab" : "ba", 7);
+    }
+    srig_status(rig, op, OP_OK);
+    ck_assert_uint_eq(op->result.holders, 2);
+    ck_assert_uint_eq(op->result.ticket_count, 1);
+}
+
 SRIG_TEST(shown, srig_quorum(NODES))
 {
     (void)waits(rig, FIRST);
@@ -2173,6 +2191,7 @@ store_quorum_suite(void)
     tcase_add_test(tests, detached);
     tcase_add_test(tests, nothing_asked);
     tcase_add_test(tests, shown);
+    tcase_add_test(tests, shown_in_part);
     tcase_add_test(tests, shown_in_doubt);
     tcase_add_test(tests, shown_too_early);
     suite_add_tcase(suite, tests);

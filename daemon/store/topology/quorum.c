@@ -360,14 +360,31 @@ take_release(struct store *store, struct op *op)
 }
 
 static void
-take_plain(struct store *store, struct op *op)
+ask_plain(struct store *store, const struct op *question, struct op *op)
 {
-    struct round *round = round_begin(store, op, op);
+    struct round *round = round_begin(store, question, op);
 
     if (round == NULL)
         quorum_answer(store, op, OP_UNSENT);
     else
         round_ask(store, round, all_nodes(store->quorum));
+}
+
+static void
+take_plain(struct store *store, struct op *op)
+{
+    ask_plain(store, op, op);
+}
+
+/* All holders are counted, and the nodes have them in orders of their own. */
+static void
+take_inspect(struct store *store, struct op *op)
+{
+    struct op question = *op;
+
+    require(op->kind == OP_INSPECT && op->limit <= TICKETS_SHOWN);
+    question.limit = TICKETS_SHOWN;
+    ask_plain(store, &question, op);
 }
 
 static void
