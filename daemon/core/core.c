@@ -17,6 +17,7 @@
 #include "daemon/core/model/hooks.h"
 #include "daemon/core/model/lock.h"
 #include "daemon/core/model/op_pool.h"
+#include "daemon/core/model/part.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/stats.h"
 #include "daemon/core/ticket/states.h"
@@ -41,6 +42,7 @@ static const struct ticket_hooks ticket_hooks = {
     .waits = deadlock_waits,
     .search = deadlock_search,
     .held = deadlock_held,
+    .ends = part_unheld,
     .wanted = watch_wanted,
     .unwanted = watch_unwanted,
     .lost = recent_lost,
@@ -198,6 +200,8 @@ core_news(struct core *core, struct text news)
         return;
     if (news.at[0] == 'W')
         watch_hint(core, text_make(news.at + 1, news.len - 1));
+    else if (news.at[0] == 'I')
+        watch_called(core, text_make(news.at + 1, news.len - 1));
     else if (news.at[0] == 'T')
         watch_waits(core, text_make(news.at + 1, news.len - 1));
     else if (news.at[0] == 'M')
@@ -587,7 +591,7 @@ core_next_us(const struct core *core)
 }
 
 static void
-check_ticket(const struct ticket *ticket)
+check_ticket(const struct core *core, const struct ticket *ticket)
 {
     struct request *request =
         ticket->session == NULL
@@ -597,6 +601,8 @@ check_ticket(const struct ticket *ticket)
         ticket->session != NULL && ticket->session->state == SESSION_GONE;
 
     ticket_check(ticket);
+    if (!gone)
+        part_check(core, ticket);
     require(ticket->lock->refs > 0);
     if (ticket->state == TICKET_IDLE && !gone)
         require(ticket->session != NULL && !list_empty(&ticket->requests) &&
@@ -638,7 +644,8 @@ check_request(const struct core *core, const struct request *request)
         require((request->member == MEMBER_RELEASES
                         ? request->command == COMMAND_UNLOCK
                         : request->command == COMMAND_LOCK) &&
-                request->ticket != NULL && multilock_of(core, request) != NULL);
+                (request->ticket != NULL || request_stands(request)) &&
+                multilock_of(core, request) != NULL);
 }
 
 /* The counts of sessions and locks agree with their lists. */
@@ -690,7 +697,7 @@ core_check(const struct core *core)
         const struct ticket *ticket = slab_at(&core->tickets, i);
         if (ticket == NULL)
             continue;
-        check_ticket(ticket);
+        check_ticket(core, ticket);
         held += ticket->state == TICKET_HELD;
         waiting += ticket->state == TICKET_WAITING;
     }

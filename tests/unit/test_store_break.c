@@ -218,7 +218,7 @@ SRIG_TEST(kinds_and_lengths, srig_single())
     (void)store_take_unheard(rig->store);
     for (int kind = 0; kind < 256; kind++) {
         bool hints = kind == 'G' || kind == 'B';
-        bool passes = kind != 0 && strchr("WDVKMQATP", kind) != NULL;
+        bool passes = kind != 0 && strchr("WDVKMQATPI", kind) != NULL;
         for (size_t len = 0; len <= sizeof(bytes); len++) {
             memset(bytes, 0x11, sizeof(bytes));
             bytes[0] = (char)kind;

@@ -20,10 +20,12 @@
 
 #include "daemon/core/answer/answer.h"
 #include "daemon/core/feature/watch.h"
+#include "daemon/core/model/part.h"
 #include "daemon/core/model/request.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/stats.h"
 #include "daemon/core/model/ticket.h"
+#include "daemon/core/ticket/states.h"
 #include "daemon/core/ticket/tickets.h"
 
 #include "daemon/base/assert.h"
@@ -225,6 +227,12 @@ void
 session_forget(struct core *core, struct session *session, enum counter counter)
 {
     session_drop_requests(core, session);
+    /* Others become idle with their parts, which the client believes in. */
+    LIST_EACH_SAFE (link, &session->tickets) {
+        struct ticket *ticket = container_of(link, struct ticket, session_link);
+        if (intent_is_idle(ticket))
+            ticket_leave(core, ticket);
+    }
     LIST_EACH_SAFE (link, &session->tickets) {
         ticket_forget(core, container_of(link, struct ticket, session_link));
     }
@@ -340,6 +348,9 @@ session_resume(struct core *core, struct session *session,
         return "gen= must be larger than that of every earlier connection";
     table_remove(&core->session_table, &session->table);
     session->generation = generation;
+    session->since = other != NULL && generation == other->generation + 1
+                         ? other->since
+                         : generation;
     if (other == NULL) {
         session_set_id(core, session, told);
         return NULL;

@@ -18,6 +18,7 @@
 #include "daemon/core/feature/members.h"
 #include "daemon/core/model/lock.h"
 #include "daemon/core/model/op_pool.h"
+#include "daemon/core/model/part.h"
 #include "daemon/core/model/request.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/ticket.h"
@@ -244,6 +245,15 @@ watch_timer(struct core *core, struct lock *lock)
 {
     require(!list_empty(&lock->watches));
     watch_look(core, lock);
+}
+
+void
+watch_called(struct core *core, struct text key)
+{
+    const struct lock *lock = watch_lock_of(core, key);
+
+    if (lock != NULL)
+        lock_called(core, lock);
 }
 
 void

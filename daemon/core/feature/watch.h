@@ -53,6 +53,10 @@ void watch_flush(struct core *core, struct session *session);
 /* The time to inspect a watched lock has come. */
 void watch_timer(struct core *core, struct lock *lock);
 
+/* A script has told that somebody waits at the record `key` for holders of
+ * intentions. */
+void watch_called(struct core *core, struct text key);
+
 /* A script has told of a change to the record `key`. A watched lock is
  * inspected. */
 void watch_hint(struct core *core, struct text key);

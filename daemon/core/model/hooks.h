@@ -24,6 +24,9 @@ struct ticket_hooks {
     /* Such a hold ends. */
     void (*unwanted)(struct core *core, struct ticket *ticket);
 
+    /* A hold ends. The ticket is HELD, with its holds, until that returns. */
+    void (*ends)(struct core *core, struct ticket *ticket);
+
     /* The owner has one more hold. */
     void (*held)(struct core *core, const struct owner *owner);
 

@@ -73,6 +73,7 @@ struct session {
     uint8_t id[16];                   /* secret: see session_table.c */
     uint64_t silence_us; /* TCP ends the session no sooner, or NEVER */
     uint32_t generation; /* the client's count of its connections */
+    uint32_t since; /* first of those that were all at this broker, in a row */
     uint32_t watch_count;
     uint32_t member_bytes; /* of WATCH members=1, that may not be read yet */
     struct user *user;     /* ref; NULL: it is not known who it is */
@@ -102,6 +103,7 @@ struct session {
     uint32_t request_count;
     uint32_t held;        /* tickets that are HELD */
     uint32_t waiting;     /* tickets that are WAITING */
+    uint64_t pressed_us;  /* a LOCK with wait=0 was the last to wait */
     uint64_t least_us;    /* none that was claimed, and has no lease=, has a
                            * sooner deadline */
     uint64_t leased_us;   /* nor has one with lease= before this */

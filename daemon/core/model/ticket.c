@@ -207,6 +207,7 @@ ticket_detach(struct core *core, struct ticket *ticket)
 
     if (session == NULL)
         return;
+    ticket->part = false; /* its session ends, and with it all of its tickets */
     table_remove(&core->ticket_table, &ticket->table);
     list_remove(&ticket->session_link);
     session_count_ticket(session, -1);
@@ -341,12 +342,20 @@ ticket_asking(const struct ticket *ticket)
     return request != NULL && request->state != REQUEST_QUEUED ? request : NULL;
 }
 
+bool
+ticket_is_unserved(const struct ticket *ticket)
+{
+    const struct request *request = ticket_request(ticket);
+
+    return request == NULL || request_stands(request);
+}
+
 uint32_t
 ticket_known_holds(const struct ticket *ticket)
 {
     const struct request *request = ticket_request(ticket);
 
-    if (ticket->detached_us > 0)
+    if (ticket->detached_us > 0 || mode_is_intent(ticket->ask.mode))
         return 0;
     return ticket->holds - (request != NULL && request->member == MEMBER_HAD);
 }
@@ -394,11 +403,13 @@ ticket_check(const struct ticket *ticket)
                             ticket->ask.permits_max > 0));
     if (ticket->jeopardy)
         require(held && ticket->jeopardy_us == NEVER);
-    if (ticket->reborn || ticket->note_due)
+    if (ticket->reborn || ticket->note_due || ticket->part || ticket->uprooted)
         require(held);
     if (ticket->unheard)
         require(state == TICKET_WAITING);
     require(held == !list_empty(&ticket->holder_link));
+    if (ticket->kept_us > 0)
+        require(held && ticket->holds == 0 && mode_is_intent(ticket->ask.mode));
     if (!held) {
         require(ticket->holds == 0);
         return;
@@ -428,9 +439,11 @@ ticket_set_state(
     uint32_t waiting = (uint32_t)(state == TICKET_WAITING) -
                        (uint32_t)(ticket->state == TICKET_WAITING);
 
-    if (ticket->state == TICKET_HELD && state != TICKET_HELD)
+    if (ticket->state == TICKET_HELD && state != TICKET_HELD) {
         histogram_add(&namespace_of(core, ticket->lock)->hold, &histogram_waits,
             core->now_us - ticket->granted_us);
+        core->hooks->ends(core, ticket);
+    }
     core->held += held;
     core->waiting += waiting;
     ticket->lock->waiting += waiting;
@@ -455,6 +468,9 @@ ticket_set_state(
         ticket->jeopardy = false;
         ticket->reborn = false;
         ticket->note_due = false;
+        ticket->uprooted = false;
+        ticket->kept_us = 0;
+        ticket->holds = 0;
     }
     wheel_remove(&core->wheel, &ticket->timer);
     ticket_check(ticket);
@@ -470,6 +486,8 @@ ticket_arm(struct core *core, struct ticket *ticket)
         due_us = us_min(ticket->deadline_us, ticket->jeopardy_us);
         if (handle_equal(ticket->renew_op, HANDLE_NONE))
             due_us = us_min(due_us, ticket->renew_us);
+        if (ticket->kept_us > 0 && ticket_is_unserved(ticket))
+            due_us = us_min(due_us, ticket->kept_us);
         break;
     case TICKET_WAITING:
         due_us = us_min(ticket->refresh_us, ticket->probe_us);
@@ -563,6 +581,8 @@ ticket_rebind(struct core *core, struct ticket *ticket, struct session *session)
     owner_joined(core, ticket);
     session->held += held;
     session->waiting += waiting;
+    if (held)
+        ticket_count_deadline(ticket);
     table_insert(&core->ticket_table, &ticket->table,
         ticket_hash(core, session, ticket->lock, ticket_record_owner(ticket)));
 }
@@ -620,6 +640,7 @@ ticket_reset(struct ticket *ticket, const struct session *session)
     ticket->hinted = false;
     ticket->ending = ENDING_CLEAN;
     ticket->moving = false;
+    ticket->called = false;
     ticket->fate = FATE_WANTED;
     ticket->foreign_us = 0;
     ticket->detached_us = 0;

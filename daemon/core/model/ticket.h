@@ -99,6 +99,7 @@ struct ticket {
     uint64_t granted_us;
     uint64_t deadline_us; /* believed no longer than this */
     uint64_t foreign_us;  /* deadline that another broker may have told */
+    uint64_t kept_us;     /* an idle intention ends then; 0: it is none */
     uint64_t jeopardy_us; /* when to warn; NEVER: has been done */
     uint64_t renew_us;    /* when to renew; NEVER: not again */
     struct handle wanted; /* its watch, with wanted=1; or NONE */
@@ -126,6 +127,9 @@ struct ticket {
     bool used;      /* any state: its request id has been used */
     bool reborn;    /* HELD: it was put again, and not claimed since */
     bool upgrade;   /* any state: it is exclusive, above another hold */
+    bool part;      /* HELD: the names above have an intention for it */
+    bool uprooted;  /* HELD: it was a part, and lost such an intention */
+    bool called;    /* an intention: others wait, it must not be kept */
     bool stray;     /* put again without an answer: its number is not known */
     bool requeued;  /* it was gone, perhaps to a later connection's broker */
     uint32_t taken; /* that generation has it, elsewhere; 0: none */
@@ -154,14 +158,11 @@ void ticket_detach(struct core *core, struct ticket *ticket);
 /* Frees an IDLE ticket without requests. */
 void ticket_free(struct core *core, struct ticket *ticket);
 
-/* The owner's word. It lives as long as the ticket. */
+/* The owner's word, the client's name of the latest request, and the note. They
+ * live as long as the ticket, or until ticket_set_note(). */
 struct text ticket_owner(const struct ticket *ticket);
-
-/* The note. It lives until ticket_set_note() or the ticket's end. */
-struct text ticket_note(const struct ticket *ticket);
-
-/* The client's name of the latest request. It lives as long as the ticket. */
 struct text ticket_client(const struct ticket *ticket);
+struct text ticket_note(const struct ticket *ticket);
 
 /* Logs an event of the ticket's life. `reason` may be NULL. */
 void ticket_log(const struct ticket *ticket, enum log_level level,
@@ -179,11 +180,11 @@ void ticket_count_deadline(const struct ticket *ticket);
 /* Sets the deadline and counts it for PING. The caller arms the timer. */
 void ticket_set_deadline(struct ticket *ticket, uint64_t deadline_us);
 
-/* The request that is being served; NULL: none. */
+/* The request that is being served; and if the ticket's own operation answers
+ * it; whether none is, or it waits for other names. NULL: none. */
 struct request *ticket_request(const struct ticket *ticket);
-
-/* The request that the ticket's own operation answers; NULL: it is gone. */
 struct request *ticket_asking(const struct ticket *ticket);
+bool ticket_is_unserved(const struct ticket *ticket);
 
 /* The holds that the client knows: none of an unfinished multi-lock, nor one
  * that is being detached. */
@@ -215,10 +216,9 @@ void ticket_stands(struct ticket *ticket, uint32_t place, uint64_t arrival);
 /* Whether the ticket is queued, or waits for the broker to settle. */
 bool ticket_is_patient(const struct ticket *ticket);
 
-/* Advances the ticket at the end of a step that has room for its answers. */
+/* Advances the ticket at the end of a step that has room for its answers. The
+ * tickets of a session that closes come late: after the others. */
 void ticket_stir(struct core *core, struct ticket *ticket);
-
-/* As ticket_stir(), after those: for the tickets of a session that closes. */
 void ticket_stir_late(struct core *core, struct ticket *ticket);
 
 /* Whether a later connection has it at another broker, which may put it. */

@@ -6,6 +6,7 @@
 
 #include "daemon/core/model/lock.h"
 #include "daemon/core/model/op_pool.h"
+#include "daemon/core/model/part.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/model/times.h"
@@ -85,7 +86,6 @@ ticket_leave_at(struct core *core, struct ticket *ticket, uint64_t at_us)
     else if (renewal != NULL) /* it must not outlive the release */
         renewal->unwanted = true;
     ticket->renew_op = HANDLE_NONE;
-    ticket->holds = 0;
     ticket_set_state(core, ticket, TICKET_LEAVING);
     ticket->leave_until_us =
         (ticket->detached_us > at_us ? ticket->detached_us : at_us) +
@@ -128,7 +128,6 @@ ticket_end(struct core *core, struct ticket *ticket)
                 : "lock_left",
             NULL);
     ticket->renew_op = HANDLE_NONE;
-    ticket->holds = 0;
     ticket_set_state(core, ticket, TICKET_IDLE);
 }
 
@@ -136,7 +135,9 @@ void
 ticket_give_back(struct core *core, struct ticket *ticket)
 {
     require(ticket->state == TICKET_HELD && ticket->holds > 0);
-    if (ticket->holds > 1)
+    if (ticket_is_intent(ticket))
+        intent_give_back(core, ticket);
+    else if (ticket->holds > 1)
         ticket->holds--;
     else
         ticket_leave(core, ticket);

@@ -5,6 +5,7 @@
 #include "daemon/core/ticket/tickets.h"
 
 #include "daemon/core/model/op_pool.h"
+#include "daemon/core/model/part.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/ticket/states.h"
@@ -57,6 +58,8 @@ ticket_leave_unattended(struct core *core, struct ticket *ticket)
         ticket->fate = FATE_UNATTENDED;
         break;
     case TICKET_HELD:
+        if (ticket_is_intent(ticket) && ticket->holds > 0)
+            break; /* for parts, which are kept */
         /* The next connection says how often it has it: a LOCK whose answer
          * was lost is put again, and is its first. */
         ticket->fate = FATE_UNATTENDED;
@@ -101,7 +104,6 @@ ticket_forget(struct core *core, struct ticket *ticket)
     if (ticket_reclaims(core, ticket)) { /* which renews it, too */
         ticket->main_op = ticket->renew_op;
         ticket->renew_op = HANDLE_NONE;
-        ticket->holds = 0;
         ticket_set_state(core, ticket, TICKET_ASKING);
     }
     if (ticket->state == TICKET_ASKING) {
@@ -114,7 +116,6 @@ ticket_forget(struct core *core, struct ticket *ticket)
     if (op != NULL && held)
         renewal_changes(ticket, op);
     ticket->renew_op = HANDLE_NONE;
-    ticket->holds = 0;
     if (op == NULL) {
         ticket_set_state(core, ticket, TICKET_IDLE);
         ticket_free(core, ticket);

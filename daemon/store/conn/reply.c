@@ -53,7 +53,7 @@ conn_message(
 
     if (store->topology->heard != NULL)
         store->topology->heard(store, conn->node, payload);
-    if (payload.len > 1 && memchr("WDVKMQATP", payload.at[0], 9) != NULL) {
+    if (payload.len > 1 && memchr("WDVKMQATPI", payload.at[0], 10) != NULL) {
         if (payload.at[0] == 'M' && payload.len == sizeof(moved)) {
             uint64_t request = request_told(store, payload.at + 1);
             memcpy(moved, payload.at, sizeof(moved));
