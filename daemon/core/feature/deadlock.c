@@ -32,6 +32,7 @@
 #include "daemon/core/feature/listing.h"
 #include "daemon/core/feature/message.h"
 #include "daemon/core/model/lock.h"
+#include "daemon/core/model/part.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/model/times.h"
@@ -697,7 +698,7 @@ probe_stands(const struct core *core, const struct probe *probe)
     LIST_EACH (link, &session->tickets) {
         const struct ticket *ticket =
             container_of(link, struct ticket, session_link);
-        bool held = ticket->state == TICKET_HELD &&
+        bool held = ticket->state == TICKET_HELD && !intent_is_idle(ticket) &&
                     (node->fence == 0 || node->fence == ticket->fence);
         bool waits = node->fence == 0 && ticket->state == TICKET_WAITING;
         if (ticket->lock == lock && ticket->owner_hash == node->owner &&

@@ -6,6 +6,7 @@
 
 #include "daemon/core/model/hooks.h"
 #include "daemon/core/model/lock.h"
+#include "daemon/core/model/part.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/model/times.h"
 #include "daemon/core/ticket/tickets.h"
@@ -45,6 +46,7 @@ hold_deadline(const struct core *core, const struct ticket *ticket,
     if (ticket->state == TICKET_HELD && deadline_us < ticket->deadline_us &&
         ticket->deadline_us <= core->now_us + sure_us)
         deadline_us = ticket->deadline_us;
+    deadline_us = us_min(deadline_us, part_deadline_us(core, ticket));
     return us_min(ticket->hard_end_us, deadline_us);
 }
 
@@ -85,6 +87,8 @@ hold_believe(
         ticket->renew_us -= ticket->renew_us % (lease_us / RENEWALS_TOGETHER);
         if (!ticket->jeopardy)
             ticket->jeopardy_us = sent_us + ttl_us / 3 * 2;
+        if (!ticket->jeopardy && ticket->part)
+            part_warn_in_time(core, ticket);
     }
 }
 
@@ -217,6 +221,7 @@ ticket_grant(struct core *core, struct ticket *ticket, uint64_t fence,
             !ticket_reclaims(core, ticket));
     require(sent_us <= core->now_us); /* DESIGN.md D2.1 */
     ticket->fence = fence;
+    ticket->called = ticket->called || ticket->state == TICKET_WAITING;
     ticket_stands(ticket, place, arrival);
     ticket->renew_op = HANDLE_NONE;
     ticket->heard_us = core->now_us;
@@ -241,6 +246,8 @@ ticket_grant(struct core *core, struct ticket *ticket, uint64_t fence,
                                                         : 1;
     ticket->doubt = false;
     ticket_set_state(core, ticket, TICKET_HELD);
+    if (intent_is_idle(ticket))
+        intent_keep(core, ticket);
     ticket_arm(core, ticket);
     require(wheel_node_set(&ticket->timer)); /* it ends by that */
     ticket_log(ticket, LOG_DEBUG, "lock_granted", NULL);

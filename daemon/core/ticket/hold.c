@@ -16,6 +16,7 @@
 #include "daemon/core/answer/answer.h"
 #include "daemon/core/model/hooks.h"
 #include "daemon/core/model/lock.h"
+#include "daemon/core/model/part.h"
 #include "daemon/core/model/request.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/stats.h"
@@ -36,7 +37,8 @@ answer_hold(struct core *core, struct request *request, struct ticket *ticket)
         hold_detach(core, ticket, request);
         return;
     }
-    stats_granted(core, request, ticket);
+    if (!ticket_is_intent(ticket))
+        stats_granted(core, request, ticket);
     if (!handle_equal(request->multilock, HANDLE_NONE)) {
         multilock_granted(core, request, ticket);
         return;
@@ -180,7 +182,24 @@ hold_end(struct core *core, struct ticket *ticket)
     if (reason == expired && ticket->stands_us != NEVER &&
         ticket->stands_us > at_us)
         at_us = ticket->stands_us;
+    if (ticket_is_intent(ticket)) /* first the clients hear of its parts */
+        at_us = us_max(at_us, core->now_us + RETRY_US);
     ticket_leave_at(core, ticket, at_us);
+}
+
+/* The part's intention was lost: somebody may have the whole. */
+static void
+hold_end_uprooted(struct core *core, struct ticket *ticket)
+{
+    require(ticket->uprooted && !ticket->part);
+    count(core->counters, COUNTER_lost_gone);
+    namespace_of(core, ticket->lock)->value[NAMESPACE_lost_gone]++;
+    hold_lost(core, ticket, "gone");
+    /* A client that is away believes in it until then. */
+    ticket_leave_at(core, ticket,
+        session_connected(ticket->session)
+            ? core->now_us
+            : us_max(core->now_us, ticket->deadline_us));
 }
 
 void
@@ -260,6 +279,7 @@ hold_reenter(struct core *core, struct ticket *ticket, struct request *request)
         ticket->hard_end_us = NEVER;
     }
     ticket->fate = FATE_WANTED;
+    ticket->kept_us = 0;
     ticket_count_deadline(ticket);
     answer_hold(core, request, ticket);
 }
@@ -274,6 +294,22 @@ hold_limit_differs(const struct ticket *ticket, const struct ask *asked)
            ticket->fate != FATE_UNATTENDED;
 }
 
+/* Why an owner cannot have a part beside the whole; NULL: it can. */
+static const char *
+intent_objection(enum mode held, enum mode asked)
+{
+    if (!mode_is_intent(held))
+        return "this owner holds a name above, and with it all of its parts: "
+               "give that back first";
+    if (!mode_is_intent(asked))
+        return "this owner holds a part of it: give all of its parts back "
+               "first, or use another owner=";
+    if (held == MODE_INTENT_SHARED && asked == MODE_INTENT)
+        return "this owner shares another part: give that back first, or use "
+               "another owner=";
+    return NULL;
+}
+
 /* Why a LOCK of the holder itself cannot be had; NULL: it can. */
 static const char *
 hold_objection(const struct ticket *ticket, const struct request *request)
@@ -281,8 +317,12 @@ hold_objection(const struct ticket *ticket, const struct request *request)
     const struct ask *held = &ticket->ask;
     const struct ask *asked = &request->ask;
 
+    if (mode_is_intent(held->mode) || mode_is_intent(asked->mode))
+        return intent_objection(held->mode, asked->mode);
     if (ticket->holds > 0 && asked->detach_ms > 0)
         return "this owner holds the lock: give it back before detached=1";
+    if (asked->part && !held->part)
+        return "this owner holds the lock without tree=1: give it back first";
     if ((held->permits_max > 0) != (asked->permits_max > 0) ||
         hold_limit_differs(ticket, asked))
         return "limit= is another one than that of the lock";
@@ -310,7 +350,7 @@ hold_may_upgrade(const struct core *core, const struct ticket *ticket,
            request->ask.permits_max == ticket->ask.permits_max &&
            ticket->ask.permits_max == 0 && request->ask.detach_ms == 0 &&
            handle_equal(request->multilock, HANDLE_NONE) &&
-           !core->settings.no_semaphores &&
+           !core->settings.no_semaphores && !ticket->ask.part &&
            (ticket->fate != FATE_UNATTENDED ||
                ticket_find_upgrade(core, ticket->session, ticket->lock,
                    ticket_owner(ticket)) != NULL);
@@ -348,7 +388,8 @@ hold_misfits(struct core *core, struct ticket *ticket, struct request *request,
         hold_upgrade(core, ticket, request);
         return false;
     }
-    if (ticket->fate != FATE_UNATTENDED) {
+    if (ticket->fate != FATE_UNATTENDED ||
+        (mode_is_intent(request->ask.mode) && !ticket_is_intent(ticket))) {
         count(core->counters, COUNTER_refused_conflict);
         request_refuse(core, request, ERROR_CONFLICT, why);
         return false;
@@ -371,6 +412,15 @@ hold_relock(struct core *core, struct ticket *ticket, struct request *request)
         (void)hold_misfits(core, ticket, request, why);
     else
         hold_reenter(core, ticket, request);
+}
+
+/* Whether a LOCK takes an idle intention up, of its own mode. */
+static bool
+intent_serves(const struct core *core, const struct ticket *intent,
+    const struct request *request)
+{
+    return intent->ask.mode == request->ask.mode &&
+           !intent_is_over(core, intent);
 }
 
 /*
@@ -397,7 +447,8 @@ hold_lock(struct core *core, struct ticket *ticket, struct request *request)
     /* A ticket that was put again may have been given back at another broker.
      * Redis may have lost that, and the fences granted since. */
     if ((why != NULL && !moves && !resized) ||
-        (ticket->reborn && ticket->fate == FATE_UNATTENDED))
+        (ticket->reborn && ticket->fate == FATE_UNATTENDED) ||
+        (intent_is_idle(ticket) && !intent_serves(core, ticket, request)))
         return hold_misfits(core, ticket, request, why);
     bool shares = why == NULL && request->ask.mode == MODE_SHARED &&
                   (ticket->ask.mode != MODE_SHARED ||
@@ -576,7 +627,7 @@ hold_claim(struct core *core, struct ticket *ticket, struct request *request)
         hold_gone(core, ticket);
         return false;
     }
-    if (ticket->fence != request->fence) {
+    if (ticket->fence != request->fence || !part_is_whole(ticket)) {
         request_refuse(core, request, ERROR_LOST, NULL);
         return false;
     }
@@ -611,6 +662,12 @@ hold_serve(struct core *core, struct ticket *ticket, struct request *request)
         request_hand(core, request, other);
         return false;
     }
+    if (ticket_is_intent(ticket) && request->command != COMMAND_LOCK) {
+        request_refuse(core, request,
+            request->command == COMMAND_CLAIM ? ERROR_LOST : ERROR_NOTHELD,
+            NULL);
+        return false;
+    }
     if (request->command == COMMAND_UNLOCK && request->ask.permits == 0)
         return hold_unlock(core, ticket, request);
     if (hold_changes(core, ticket))
@@ -637,9 +694,21 @@ hold_advance(struct core *core, struct ticket *ticket, struct request *request)
         hold_end(core, ticket);
         return true;
     }
+    if (ticket->uprooted) {
+        hold_end_uprooted(core, ticket);
+        return true;
+    }
+    /* A LOCK that waits for a name above needs no intention here yet. */
+    if (ticket_is_unserved(ticket) && intent_is_idle(ticket) &&
+        intent_is_over(core, ticket)) {
+        ticket_leave(core, ticket);
+        return false;
+    }
     if (request != NULL)
         return !request_stands(request) && !hold_serve(core, ticket, request);
-    if (session_gives_back(ticket->session)) {
+    if (ticket_is_intent(ticket)) {
+        ticket_arm(core, ticket);
+    } else if (session_gives_back(ticket->session)) {
         count(core->counters, COUNTER_releases_by_death);
         hold_given_up(core, ticket);
         if (ticket->session == NULL || ticket->session->end != END_QUIT)

@@ -5,6 +5,7 @@
 #include "daemon/core/ticket/states.h"
 
 #include "daemon/core/answer/answer.h"
+#include "daemon/core/model/part.h"
 #include "daemon/core/model/request.h"
 #include "daemon/core/model/stats.h"
 #include "daemon/core/model/ticket.h"
@@ -102,6 +103,8 @@ hold_renewed(struct core *core, struct ticket *ticket, const struct op *op)
             us_add(op->hard_end_us, core->now_us - result->sent_us);
     require(!op->sets_end || ticket->hard_end_us <= ticket->stands_us);
     ticket->jeopardy = false;
+    if (result->waited_for && ticket_is_intent(ticket))
+        ticket->called = true;
     if (op->shares || op->keeps > 0)
         ticket->downgrade = DOWNGRADE_DONE;
     if (op->notes)
@@ -109,7 +112,8 @@ hold_renewed(struct core *core, struct ticket *ticket, const struct op *op)
     if (op->moves) {
         hold_was_foreign(core, ticket, result);
         ticket->moving = false;
-        if (result->ask.mode == MODE_SHARED && !ticket->upgrade)
+        if (result->ask.mode == MODE_SHARED && !ticket->upgrade &&
+            !ticket_is_intent(ticket))
             ticket->ask.mode =
                 MODE_SHARED;   /* another broker may have said so */
         if (!ticket->note_due) /* or have changed its note */
@@ -119,8 +123,12 @@ hold_renewed(struct core *core, struct ticket *ticket, const struct op *op)
             ticket->ask.permits = left;
     }
     hold_believe(core, ticket, result->sent_us, result->ttl_ms);
-    if (late)
+    if (late && core->now_us >= ticket->jeopardy_us) {
+        ticket->jeopardy = true; /* a part, whose intention is late */
+        ticket->jeopardy_us = NEVER;
+    } else if (late) {
         hold_event(core, ticket, EVENT_SAFE);
+    }
     ticket_arm(core, ticket);
     if (request != NULL &&
         (request->command == COMMAND_RENEW || request->command == COMMAND_NOTE))
@@ -214,7 +222,9 @@ void
 hold_timer(struct core *core, struct ticket *ticket)
 {
     require(!ticket->jeopardy || ticket->jeopardy_us == NEVER);
-    if (core->now_us >= ticket->deadline_us) {
+    if (core->now_us >= ticket->deadline_us || ticket->uprooted ||
+        (ticket_is_unserved(ticket) && intent_is_idle(ticket) &&
+            intent_is_over(core, ticket))) {
         ticket_advance(core, ticket);
         return;
     }

@@ -5,6 +5,7 @@
 #include "daemon/core/ticket/tickets.h"
 
 #include "daemon/core/model/hooks.h"
+#include "daemon/core/model/part.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/ticket/states.h"
 #include "daemon/op/op.h"
@@ -131,6 +132,10 @@ ticket_hint(struct core *core, uint64_t request)
 
     if (ticket == NULL)
         return;
+    if (ticket->state == TICKET_HELD && ticket_is_intent(ticket)) {
+        intent_called(core, ticket);
+        return;
+    }
     if (ticket->state != TICKET_WAITING ||
         !handle_equal(ticket->renew_op, HANDLE_NONE)) {
         ticket->hinted = true;

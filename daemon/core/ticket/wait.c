@@ -75,7 +75,7 @@ wait_attend(struct core *core, struct ticket *ticket, struct request *request)
 {
     require(ticket->state == TICKET_WAITING && ticket->fate == FATE_UNATTENDED);
     enum mode mode = ticket->upgrade ? MODE_EXCLUSIVE : ticket->ask.mode;
-    if (mode != request->ask.mode ||
+    if (mode != request->ask.mode || ticket->ask.part != request->ask.part ||
         ticket->ask.permits != request->ask.permits ||
         (ticket->ask.permits_max > 0) != (request->ask.permits_max > 0)) {
         ticket_leave(core, ticket);
