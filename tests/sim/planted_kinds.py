@@ -126,7 +126,7 @@ PLANTED = {
         "",
         "a LOCK of several names that fails keeps what it had"),
     "several-unordered": (
-        "multilock_fill", "if (way < 0)", "if (way != 0)",
+        "multilock_insert", "name) > 0)", "name) > 0 && false)",
         "several names are taken in the order of the request"),
     "several-part-lost": (
         "hold_lost", "multilock_lost(core, had);", "had->asked = false;",

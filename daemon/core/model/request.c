@@ -8,6 +8,7 @@
 #include "daemon/core/model/state.h"
 
 #include "daemon/core/model/lock.h"
+#include "daemon/core/model/part.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/stats.h"
 #include "daemon/core/model/ticket.h"
@@ -211,7 +212,9 @@ multilock_leave(struct core *core, struct multilock *multilock)
         if (ticket == NULL)
             continue;
         require(ticket->holds > 0 && ticket->fate != FATE_UNATTENDED);
-        if (--ticket->holds == 0)
+        if (multilock->members[i].intent)
+            intent_give_back(core, ticket);
+        else if (--ticket->holds == 0)
             ticket->fate = FATE_UNATTENDED;
     }
     multilock->got = 0;
@@ -252,7 +255,7 @@ multilock_stir(struct core *core, const struct request *asks)
 
     for (uint32_t i = 0; i < multilock->count; i++) {
         const struct request *member = multilock_member(core, multilock, i);
-        if (member != asks &&
+        if (member != asks && member->ticket != NULL &&
             member->ticket->requests.next == &member->ticket_link)
             ticket_stir(core, member->ticket);
     }

@@ -44,6 +44,7 @@ enum request_progress {
 struct multilock_member {
     uint16_t offset; /* in text */
     uint16_t len;
+    bool intent;           /* not of the request, but above one of its names */
     uint32_t position;     /* in the request */
     struct handle request; /* the LOCK or UNLOCK of that name */
     struct handle ticket;  /* NONE: its hold was lost */
@@ -55,7 +56,8 @@ struct multilock {
     struct slab_node node;
     struct handle parent; /* the request */
     uint32_t count;
-    uint32_t got; /* so many of them, from the first, are had */
+    uint32_t names; /* without the intentions */
+    uint32_t got;   /* so many of them, from the first, are had */
     unsigned ignored;
     /* of an UNLOCK */
     uint32_t unanswered;
@@ -84,6 +86,7 @@ struct request {
     enum command command;
     enum request_progress progress;
     bool wanted;      /* wanted=1: the client wants to hear of waiters */
+    bool presses;     /* wait=0: it waits a moment, as intentions may be idle */
     bool no_deadlock; /* deadlock=0, for good: its owner has other doings */
     bool denied;      /* its user has lost the right to it, in any state */
     enum request_state state;

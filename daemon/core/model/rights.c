@@ -56,8 +56,10 @@ auth_denied(const struct core *core, const struct session *session,
     uint32_t place = 0;
 
     require(multilock->count > 1 && multilock->count <= LOCK_NAMES_MAX);
-    while (place < multilock->count && session_may(core, session, RIGHT_LOCK,
-                                           multilock_name(multilock, place)))
+    while (
+        place < multilock->count && (multilock->members[place].intent ||
+                                        session_may(core, session, RIGHT_LOCK,
+                                            multilock_name(multilock, place))))
         place++;
     return place;
 }

@@ -12,6 +12,10 @@
  * show the members, and UNLOCK does not release them. If one is lost or fails,
  * all are released and the request is refused.
  *
+ * With tree=1 the names above the names are members, too: intentions. The turn
+ * of an intention ends once it is had, so that two LOCKs of one owner for two
+ * parts do not wait for one another. See part.c.
+ *
  * request.c has the parts as requests, final.c the refusal of all of them.
  *
  * With lease= the parts are renewed until the last one is had; then the lease
@@ -24,6 +28,7 @@
 #include "daemon/core/answer/answer.h"
 #include "daemon/core/model/hooks.h"
 #include "daemon/core/model/lock.h"
+#include "daemon/core/model/part.h"
 #include "daemon/core/model/request.h"
 #include "daemon/core/model/stats.h"
 #include "daemon/core/model/ticket.h"
@@ -32,34 +37,74 @@
 
 #include "daemon/base/assert.h"
 
+static const char name_twice[] = "a name was given twice";
+
+/* Puts a member in its place. NULL, or what is wrong with it. */
+static const char *
+multilock_insert(struct multilock *multilock, struct multilock_member member)
+{
+    struct text name = text_make(multilock->text + member.offset, member.len);
+    uint32_t place = multilock->count;
+
+    while (place > 0 &&
+           text_compare(multilock_name(multilock, place - 1), name) > 0)
+        place--;
+    if (place > 0 && text_equal(multilock_name(multilock, place - 1), name)) {
+        bool intent = multilock->members[place - 1].intent;
+        if (intent && member.intent)
+            return NULL;
+        return intent == member.intent
+                   ? name_twice
+                   : "a name is above another one: the whole has all parts";
+    }
+    if (multilock->count == LOCK_NAMES_MAX)
+        return "tree=1 takes at most 16 names, with all names above them";
+    memmove(&multilock->members[place + 1], &multilock->members[place],
+        (multilock->count - place) * sizeof(member));
+    multilock->members[place] = member;
+    multilock->count++;
+    return NULL;
+}
+
+/* Takes the names above the member. NULL, or what is wrong with them. */
+static const char *
+multilock_insert_above(
+    struct multilock *multilock, struct multilock_member member)
+{
+    struct text name = text_make(multilock->text + member.offset, member.len);
+    const char *wrong = NULL;
+
+    member.intent = true;
+    while (wrong == NULL && name_above(&name)) {
+        member.len = (uint16_t)name.len;
+        wrong = multilock_insert(multilock, member);
+    }
+    return wrong;
+}
+
 /* Takes the names out of the request, in their order. NULL, or what is wrong
  * with them. */
 static const char *
-multilock_fill(struct multilock *multilock, const struct request_line *line)
+multilock_fill(
+    struct multilock *multilock, const struct request_line *line, bool tree)
 {
     uint32_t used = 0;
+    const char *wrong = NULL;
 
     require(line->name_count <= LOCK_NAMES_MAX);
-    for (uint32_t i = 0; i < line->name_count; i++) {
+    for (uint32_t i = 0; wrong == NULL && i < line->name_count; i++) {
         struct text name = line->names[i];
-        uint32_t place = i;
-        while (place > 0) {
-            int way = text_compare(multilock_name(multilock, place - 1), name);
-            if (way == 0)
-                return "a name was given twice";
-            if (way < 0)
-                break;
-            multilock->members[place] = multilock->members[place - 1];
-            place--;
-        }
+        struct multilock_member member = {
+            .offset = (uint16_t)used, .len = (uint16_t)name.len, .position = i};
         require(used + name.len <= sizeof(multilock->text));
         memcpy(multilock->text + used, name.at, name.len);
-        multilock->members[place] = (struct multilock_member){
-            .offset = (uint16_t)used, .len = (uint16_t)name.len, .position = i};
         used += (uint32_t)name.len;
+        wrong = multilock_insert(multilock, member);
+        if (wrong == NULL && tree)
+            wrong = multilock_insert_above(multilock, member);
     }
-    multilock->count = line->name_count;
-    return NULL;
+    multilock->names = line->name_count;
+    return wrong;
 }
 
 void
@@ -94,14 +139,16 @@ multilock_answer(struct core *core, const struct multilock *multilock,
         const struct ticket *ticket =
             slab_get(&core->tickets, multilock->members[i].ticket);
         require(ticket != NULL);
-        by_position[multilock->members[i].position] = ticket->fence;
         ttl_ms = us_min(ttl_ms, ticket_ttl_ms(core, ticket));
+        if (multilock->members[i].intent)
+            continue;
+        by_position[multilock->members[i].position] = ticket->fence;
         if (ticket->hard_end_us != NEVER)
             lease_ms = us_min(lease_ms, ticket_lease_ms(core, ticket));
         uint32_t all = ticket_all_holds(core, ticket);
         holds = all < holds ? all : holds;
     }
-    for (uint32_t i = 0; i < multilock->count; i++) {
+    for (uint32_t i = 0; i < multilock->names; i++) {
         if (i > 0)
             fences[len++] = ',';
         len += text_from_u64(fences + len, by_position[i]);
@@ -115,6 +162,22 @@ multilock_answer(struct core *core, const struct multilock *multilock,
     answer_end(core, parent->session, &reply);
 }
 
+/* Whether an intention that was had is held no more. */
+static bool
+multilock_is_uprooted(const struct core *core, struct multilock *multilock)
+{
+    bool uprooted = false;
+
+    for (uint32_t i = 0; i < multilock->got; i++) {
+        if (!multilock->members[i].intent ||
+            multilock_hold(core, multilock, i) != NULL)
+            continue;
+        multilock->members[i].ticket = HANDLE_NONE;
+        uprooted = true;
+    }
+    return uprooted;
+}
+
 /* All are granted. Requests that waited for that go on, and a session that ends
  * gives all back. */
 static void
@@ -126,6 +189,11 @@ multilock_finish(struct core *core, struct multilock *multilock)
     for (uint32_t i = 0; i < multilock->count; i++) {
         struct ticket *ticket = multilock_hold(core, multilock, i);
         require(ticket != NULL);
+        if (multilock->members[i].intent)
+            continue;
+        if (ticket->ask.part && !ticket->part)
+            part_join(core, ticket);
+        ticket_arm(core, ticket);
         if (parent->ask.hold_ms > 0 && ticket->holds == 1)
             ticket_set_lease(core, ticket, parent->ask.hold_ms);
         if (parent->wanted)
@@ -133,6 +201,10 @@ multilock_finish(struct core *core, struct multilock *multilock)
         multilock->ignored |= hold_ignores(ticket, parent, parent->ask.hold_ms);
     }
     multilock_answer(core, multilock, parent);
+    for (uint32_t i = 0; i < multilock->count; i++) {
+        if (multilock->members[i].intent)
+            intent_give_back(core, multilock_hold(core, multilock, i));
+    }
     multilock_end(core, multilock);
 }
 
@@ -161,20 +233,41 @@ multilock_granted(
     struct core *core, struct request *granted, struct ticket *ticket)
 {
     struct multilock *multilock = multilock_of(core, granted);
-    struct multilock_member *member = &multilock->members[multilock->got++];
 
-    require(multilock_member(core, multilock, multilock->got - 1) == granted);
     require(ticket->state == TICKET_HELD && ticket->holds > 0);
+    if (multilock_is_uprooted(core, multilock)) {
+        request_refuse(core, granted, ERROR_UNAVAILABLE,
+            "a name above it was had and lost again");
+        ticket_give_back(core, ticket);
+        return;
+    }
+    struct multilock_member *member = &multilock->members[multilock->got++];
+    require(multilock_member(core, multilock, multilock->got - 1) == granted);
     require(handle_equal(member->ticket, HANDLE_NONE));
     member->ticket = slab_handle(&core->tickets, ticket);
     member->fence = ticket->fence;
     request_move(granted, REQUEST_QUEUED);
     granted->member = MEMBER_HAD;
     wheel_remove(&core->wheel, &granted->timer);
+    if (member->intent) { /* later requests have their turn */
+        list_remove(&granted->ticket_link);
+        granted->ticket = NULL;
+    }
     if (multilock->got == multilock->count)
         multilock_finish(core, multilock);
     else
         multilock_advance(core, multilock);
+}
+
+/* The member asks for an intention. */
+static void
+request_make_intent(struct request *member)
+{
+    bool shared = member->ask.mode == MODE_SHARED;
+
+    member->ask = (struct ask){
+        .mode = shared ? MODE_INTENT_SHARED : MODE_INTENT, .permits = 1};
+    member->note_len = 0;
 }
 
 /* Takes a turn for every member. False: there was no room, and the request has
@@ -194,6 +287,10 @@ multilock_line_up(
             break;
         }
         multilock->members[i].request = slab_handle(&core->requests, member);
+        struct text name = multilock_name(multilock, i);
+        member->ask.part = parent->ask.part && name_above(&name);
+        if (multilock->members[i].intent)
+            request_make_intent(member);
         member->ticket = ticket_for_lock(
             core, parent->session, multilock_name(multilock, i), owner, &limit);
         if (member->ticket == NULL)
@@ -223,7 +320,7 @@ multilock_create(
         request_limit(core, parent, "requests");
         return NULL;
     }
-    const char *wrong = multilock_fill(multilock, line);
+    const char *wrong = multilock_fill(multilock, line, parent->ask.part);
     if (wrong != NULL) {
         slab_free(&core->multilocks, multilock);
         count(core->counters, COUNTER_requests_bad);
