@@ -410,6 +410,10 @@ return function(key, arg, read)
         if refused then
             local busy = refused == BUSY
             r.refused = busy
+            if busy and r.intents > 0 and t.mode < INTENT and
+                r.live == r.granted then
+                handed = bit.bor(handed, WAITED_FOR)
+            end
             if busy and bit.band(flags, TELLS_WAIT) ~= 0 then
                 pcall_redis('PUBLISH', channel .. 'watch', 'T' .. broker .. key)
             end

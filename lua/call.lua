@@ -141,7 +141,7 @@ end
 -- Flags: the operation granted a ticket of another broker; it left tickets that
 -- it could have granted; a ticket waits for its broker to be settled. BEYOND:
 -- more permits are out than the semaphore has. WAITED_FOR: others wait while
--- this intention holds the lock.
+-- this intention holds the lock; of BUSY, intentions alone are in the way.
 local HANDED, MORE, UNSETTLED, BEYOND, WAITED_FOR = 1, 2, 4, 8, 16
 local handed = 0
 

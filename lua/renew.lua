@@ -469,6 +469,11 @@ local function renew(key, arg, read, words)
         return pass_on(r, seen, GONE) -- it is older than the detachment
     end
     local own = t.broker == broker
+    -- The intentions for a part stay at their broker, and so does the part.
+    if moves and not own and bit.band(t.flags, GRANTED) ~= 0 and
+        (t.part > 0 or t.mode >= INTENT) then
+        return not_so(r, seen, GONE)
+    end
     if moves then
         if claim_refused(r, t, seen, bit.band(flags, HOLDS) ~= 0) then
             return

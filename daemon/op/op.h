@@ -106,7 +106,8 @@ struct op_result {
     bool
         unsettled; /* OP_WAITING: for this broker to be settled with the node */
     bool beyond;   /* of a grant: more permits are out than the limit */
-    bool waited_for; /* of an intention that is held: others wait */
+    bool waited_for; /* of an intention that is held: others wait; OP_BUSY:
+                      * for intentions alone */
     uint32_t place;  /* OP_INSPECT: waiters that arrived before */
     uint64_t arrival;
     uint64_t fence;

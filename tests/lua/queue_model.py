@@ -559,6 +559,9 @@ class Lock:
             return self.not_so(GONE, call, adopted)
         if ticket.detached and not call.detaches:
             return self.look(call, Outcome(GONE))
+        if call.moves and ticket.granted and ticket.broker != call.broker and (
+                ticket.part or ticket.mode in INTENTS):
+            return self.not_so(GONE, call, adopted)
         if call.moves and not self.may_move(ticket, call):
             return self.not_so(MOVED_ON, call, adopted)
         if ticket.granted and ticket.ends <= self.now:

@@ -4,7 +4,7 @@ import itertools
 
 import scripts
 from script_case import ScriptCase
-from scripts import (BROKEN_NOW, BUSY, CONFLICT, EXCLUSIVE, INTENT,
+from scripts import (BROKEN_NOW, BUSY, CONFLICT, EXCLUSIVE, GONE, INTENT,
                      INTENT_SHARED, KEY, LEASE, NEWER, OK, PART, SHARED,
                      UPGRADABLE, UPGRADE, WAITING, who)
 
@@ -196,9 +196,17 @@ class Parts(TreeCase):
                       OK if mode else WAITING)
             self.says(self.one.renew(who(0), fence=result.fence), OK)
             self.assertEqual(self.marks(), [mode + PART, SHARED + PART])
-            claim = self.two.renew(who(0, 2), fence=result.fence, moves=True)
+            claim = self.one.renew(who(0, 2), fence=result.fence, moves=True)
             self.says(claim, OK)
             self.assertEqual(claim.about.mode, mode + PART)
+
+    def test_no_other_broker_claims_a_part_or_an_intention(self):
+        for mode in (PART, SHARED + PART, INTENT):
+            self.connection.command("DEL", KEY)
+            fence = self.one.acquire(who(0), mode=mode).fence
+            claim = self.two.renew(who(0, 2), fence=fence, moves=True)
+            self.says(claim, GONE)
+            self.says(self.one.renew(who(0), fence=fence), OK)
 
     def test_a_later_lock_is_a_part_or_not(self):
         self.one.acquire(who(0), mode=PART)

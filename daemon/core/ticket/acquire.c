@@ -7,6 +7,7 @@
 #include "daemon/core/answer/answer.h"
 #include "daemon/core/model/hooks.h"
 #include "daemon/core/model/lock.h"
+#include "daemon/core/model/part.h"
 #include "daemon/core/model/request.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/stats.h"
@@ -17,6 +18,11 @@
 #include "daemon/op/op.h"
 
 #include "daemon/base/assert.h"
+
+/* How long a LOCK with wait=0 waits for idle intentions to be given back, and
+ * how often in a session. */
+#define PRESS_US       100000
+#define PRESS_PAUSE_US 1000000
 
 /* The holder in the way, and for how long if it goes on as it went. */
 static void
@@ -323,8 +329,38 @@ acquire_granted(
 {
     ticket_hear_limit(ticket, result->ahead);
     ticket->beyond = result->beyond;
+    ticket->called = ticket->called || result->waited_for;
     ticket_grant(core, ticket, result->fence, result->arrival, result->place,
         result->sent_us, result->ttl_ms);
+}
+
+/*
+ * BUSY by intentions, which may be idle: the script has told their brokers that
+ * they are in the way. So a LOCK with wait=0 stands in the queue for a moment,
+ * but one of a session in a while: no new part is granted meanwhile. False: it
+ * does not, and is BUSY.
+ */
+static bool
+acquire_presses(
+    struct core *core, struct ticket *ticket, struct request *request)
+{
+    struct session *session = request->session;
+
+    if (request->wait_us > 0 || core->stopping || session_closes(session) ||
+        (session->pressed_us > 0 &&
+            core->now_us < session->pressed_us + PRESS_PAUSE_US))
+        return false;
+    require(!request->presses);
+    session->pressed_us = core->now_us;
+    request->presses = true;
+    request->no_deadlock = true;
+    request->progress = PROGRESS_NONE;
+    request->wait_us = core->now_us - request->began_us + PRESS_US;
+    wheel_add(&core->wheel, &request->timer, core->now_us + PRESS_US);
+    ticket_ask(core, ticket, request, request_deadline_us(core, request));
+    if (handle_equal(ticket->main_op, HANDLE_NONE))
+        ticket_rest(core, ticket); /* there was no room */
+    return true;
 }
 
 static void
@@ -361,6 +397,9 @@ acquire_done(
         ticket_waits(core, ticket, result);
         return;
     case OP_BUSY:
+        if (request != NULL && result->waited_for &&
+            acquire_presses(core, ticket, request))
+            return;
         count(core->counters, COUNTER_refused_busy);
         if (request != NULL)
             request_busy(core, request, result);
@@ -374,9 +413,8 @@ acquire_done(
         return;
     case OP_FULL:
         count(core->counters, COUNTER_limit_waiters);
-        if (request != NULL) {
+        if (request != NULL)
             request_limit(core, request, "waiters");
-        }
         ticket_rest(core, ticket);
         return;
     case OP_UNKNOWN:
@@ -427,6 +465,10 @@ claim_done(
             break;
         }
         ticket_set_ask(ticket, &result->ask);
+        if (ticket->ask.part || ticket_is_intent(ticket)) {
+            code = ERROR_LOST; /* no broker but its own may have it */
+            break;
+        }
         ticket_set_note(ticket, result->note);
         hold_was_foreign(core, ticket, result);
         acquire_granted(core, ticket, result);
@@ -537,6 +579,18 @@ wait_is_gone(struct core *core, struct ticket *ticket)
     ticket_advance(core, ticket);
 }
 
+/* It may be a later wait than was known, but never another kind of one. */
+static void
+wait_hear_ask(struct ticket *ticket, const struct ask *ask)
+{
+    bool part = ticket->ask.part || ask->part;
+
+    if (ticket_is_intent(ticket) || mode_is_intent(ask->mode))
+        return;
+    ticket_set_ask(ticket, ask);
+    ticket->ask.part = part;
+}
+
 void
 wait_refresh_done(struct core *core, struct ticket *ticket, const struct op *op)
 {
@@ -547,8 +601,7 @@ wait_refresh_done(struct core *core, struct ticket *ticket, const struct op *op)
     if (op->moves &&
         (result->status == OP_OK || result->status == OP_WAITING)) {
         ticket->moving = false;
-        /* It may be a later wait than was known. */
-        ticket_set_ask(ticket, &result->ask);
+        wait_hear_ask(ticket, &result->ask);
     }
     switch (result->status) {
     case OP_OK:

@@ -242,6 +242,8 @@ request_refuse(struct core *core, struct request *request, enum error_code code,
     char text[UNAVAILABLE_BYTES];
     struct reply reply;
 
+    if (code == ERROR_TIMEOUT && request->presses)
+        code = ERROR_BUSY;
     if (code == ERROR_UNAVAILABLE && why == NULL)
         why = unavailable_text(request->command, whose, text);
     if (why == NULL)
