@@ -13,6 +13,7 @@
 #include "daemon/core/model/handlers.h"
 #include "daemon/core/model/lock.h"
 #include "daemon/core/model/op_pool.h"
+#include "daemon/core/model/part.h"
 #include "daemon/core/model/request.h"
 #include "daemon/core/model/session_table.h"
 #include "daemon/core/model/stats.h"
@@ -166,6 +167,29 @@ lock_ask(
     return limit_objection(core, line);
 }
 
+/* Reads tree=1, after the other options. A single name that has no name above
+ * is taken as without tree=1. NULL, or the error. */
+static const char *
+tree_objection(
+    const struct core *core, const struct request_line *line, struct ask *ask)
+{
+    if (request_value(line, REQUEST_KEY_TREE, 0) == 0)
+        return NULL;
+    if (core->settings.no_semaphores)
+        return "tree=1 is not supported with redis.topology quorum";
+    if (line_is_detached(line) || request_has(line, REQUEST_KEY_LIMIT) ||
+        ask->mode == MODE_UPGRADABLE)
+        return "tree=1 takes neither detached=1 nor limit= nor mode=upgradable";
+    for (uint32_t i = 0; i < line->name_count; i++) {
+        struct text name = line->names[i];
+        if (!name_has_parts(name))
+            return "with tree=1, a name must have no empty part: no / at its "
+                   "begin or end, and no //";
+        ask->part = ask->part || name_above(&name);
+    }
+    return NULL;
+}
+
 /*
  * With reenter=0: whether the owner has the lock already, or will when its
  * earlier requests are answered. Requests are carried out in order, so the last
@@ -227,6 +251,8 @@ command_lock(
 
     if (wrong == NULL)
         wrong = lock_ask(core, line, &ask);
+    if (wrong == NULL)
+        wrong = tree_objection(core, line, &ask);
     if (wrong != NULL) {
         count(core->counters, COUNTER_requests_bad);
         answer_error(core, session, line->tag, ERROR_BADREQ, wrong);
@@ -247,7 +273,7 @@ command_lock(
     request->no_deadlock = request_value(line, REQUEST_KEY_DEADLOCK, 1) == 0;
     if (request_has(line, REQUEST_KEY_WAIT))
         request->wait_us = us_from_ms(line->value[REQUEST_KEY_WAIT]);
-    if (line->name_count > 1) {
+    if (line->name_count > 1 || ask.part) {
         multilock_begin(core, request, line);
         return;
     }

@@ -326,7 +326,7 @@ listing_help(
 {
     for (enum command i = 0; i < COMMAND_COUNT; i++) {
         struct reply reply = answer_begin(core, line->tag, "ITEM");
-        char text[400];
+        char text[600];
         int len = snprintf(
             text, sizeof(text), "%s - %s", command_usage(i), command_help(i));
         require(len > 0 && (size_t)len < sizeof(text));
