@@ -24,9 +24,14 @@ Suite *core_random_suite(void);
 #define EVENTS  30000
 #define SLOTS   12
 #define LOCKS   6
+#define NAMES   10
 #define TAGS    4096
 #define RECENT  64
 #define TICKETS 6
+
+/* Locks, and parts of them. */
+static const char *const names[NAMES] = {
+    "a", "b", "c", "d", "e", "f", "a/b", "a/c", "b/d/e", "b/d"};
 
 /* A ticket of which Redis may speak. */
 struct known {
@@ -170,7 +175,9 @@ fill_tickets(struct op_ticket *tickets, struct op_result *result)
     for (unsigned i = 0; i < result->ticket_count; i++) {
         const struct known *known = pick_known();
         tickets[i] = (struct op_ticket){.granted = i < result->holders,
-            .mode = one_in(2) ? MODE_SHARED : MODE_EXCLUSIVE,
+            .mode = one_in(2)   ? MODE_SHARED
+                    : one_in(2) ? MODE_INTENT
+                                : MODE_EXCLUSIVE,
             .broken = one_in(8),
             .late = one_in(8),
             .generation = 1 + pick(3),
@@ -243,6 +250,7 @@ answer(struct op *op)
         .ttl_ms = 1 + pick(op->lease_ms + 1),
         .hold_ms = one_in(4) ? 1 + pick(3000) : 0,
         .handed = one_in(8),
+        .waited_for = one_in(8),
         .beyond = one_in(8),
         .told = one_in(2),
         .unsettled = one_in(20),
@@ -251,8 +259,9 @@ answer(struct op *op)
         .holder_client = TEXT("shop"),
         .holder_note = TEXT(""),
         .note = TEXT(""),
-        .ask = {
-            .mode = one_in(3) ? MODE_SHARED : MODE_EXCLUSIVE, .permits = 1}};
+        .ask = {.mode = one_in(3) ? MODE_SHARED : MODE_EXCLUSIVE,
+            .part = one_in(6),
+            .permits = 1}};
 
     if (op->kind == OP_AUDIT)
         fill_audit(op->audit);
@@ -313,13 +322,16 @@ say_lock(unsigned slot)
         " deadlock=0", " note=n", " wanted=1"};
     static const char *const owners[] = {"", "", " owner=w"};
     char line[100] = "LOCK";
-    unsigned names = one_in(4) ? 2 + pick(2) : 1;
-    unsigned first = pick(LOCKS);
+    unsigned count = one_in(4) ? 2 + pick(2) : 1;
+    unsigned first = pick(NAMES);
 
-    for (unsigned i = 0; i < names; i++)
-        snprintf(line + strlen(line), 3, " %c", 'a' + (first + i) % LOCKS);
-    snprintf(line + strlen(line), 60, "%s%s%s%s", kinds[pick(6)],
-        waits[pick(6)], rest[pick(12)], owners[pick(3)]);
+    bool tree = one_in(2);
+
+    for (unsigned i = 0; i < count; i++)
+        snprintf(line + strlen(line), 8, " %s",
+            names[(first + i) % (tree ? NAMES : LOCKS)]);
+    snprintf(line + strlen(line), 60, "%s%s%s%s%s", kinds[pick(6)],
+        waits[pick(6)], rest[pick(12)], owners[pick(3)], tree ? " tree=1" : "");
     say(slot, line);
 }
 
@@ -341,7 +353,7 @@ say_any(unsigned slot)
         "HELLO resume=%s gen=%g keep=2s", "HELLO resume=%s gen=%g", "QUIT"};
     const char *from = lines[pick(sizeof(lines) / sizeof(lines[0]))];
     char line[120] = "";
-    unsigned lock = pick(LOCKS);
+    const char *name = names[pick(NAMES)];
     size_t len = 0;
 
     for (; *from != '\0'; from++) {
@@ -352,10 +364,10 @@ say_any(unsigned slot)
         }
         from++;
         if (*from == 'c')
-            len += (size_t)snprintf(line + len, room, "%c", 'a' + lock);
+            len += (size_t)snprintf(line + len, room, "%s", name);
         else if (*from == 'f')
-            len += (size_t)snprintf(
-                line + len, room, "%" PRIu64, world.fences[lock] + one_in(8));
+            len += (size_t)snprintf(line + len, room, "%" PRIu64,
+                world.fences[name[0] - 'a'] + one_in(8));
         else if (*from == 't')
             len += (size_t)snprintf(
                 line + len, room, "%u", (world.tags[slot] - pick(9)) % TAGS);
@@ -418,6 +430,7 @@ publish(void)
         rig_broken(world.rig, known->request, known->fence);
         break;
     case 1:
+        watched[0] = one_in(2) ? 'W' : 'I';
         watched[11] = (char)('a' + pick(LOCKS));
         rig_news(world.rig, watched, sizeof(watched) - 1);
         break;
