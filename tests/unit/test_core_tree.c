@@ -307,6 +307,464 @@ SESSION_TEST(own_whole_after_part)
     ck_assert(op_on(rig, OP_ACQUIRE, "shop")->ask.mode == MODE_EXCLUSIVE);
 }
 
+/* A part is not believed in for longer than its intention. */
+SESSION_TEST(no_longer)
+{
+    rig_say(rig, s, "1 LOCK shop/17 tree=1 owner=w");
+    rig_finish(rig, op_on(rig, OP_ACQUIRE, "shop"),
+        (struct op_result){
+            .status = OP_OK, .fence = 4, .arrival = 4, .ttl_ms = 6000});
+    grant_on(rig, "shop/17", 5);
+    rig_expect(rig, s, "1 OK fence=5 ttl_ms=5938 count=1");
+    rig_ask(rig, s, "2 PING", "2 OK ttl_ms=5938");
+    rig_pass(rig, 2000);
+    struct op *op = op_on(rig, OP_RENEW, "shop");
+    rig_pass(rig, 3950);
+    rig_expect(rig, s, "* JEOPARDY shop/17 ttl_ms=~ owner=w");
+    rig_expect(rig, s, "* LOST shop/17 fence=5 reason=backend owner=w");
+    ck_assert(op->unwanted);
+    op_for(rig, OP_RELEASE, "shop/17");
+    rig_silent(rig, s);
+}
+
+/* The intention is renewed as any hold, and prolongs the part. */
+SESSION_TEST(renewed)
+{
+    hold_part(rig, s, "");
+    for (int i = 0; i < 8; i++) {
+        rig_pass(rig, 5000);
+        while (rig->op_count > 0)
+            rig_granted(
+                rig, rig_op(rig, OP_RENEW), rig->ops[0]->name.len == 4 ? 4 : 5);
+    }
+    rig_silent(rig, s);
+    rig_ask(rig, s, "3 UNLOCK shop", "3 ERR NOTHELD retry=0");
+}
+
+/* Without renewals of the intention, those of the part prolong nothing. */
+SESSION_TEST(not_renewed)
+{
+    hold_part(rig, s, "");
+    rig_pass(rig, 10500);
+    rig_granted(rig, op_for(rig, OP_RENEW, "shop/17"), 5);
+    rig_pass(rig, 19000);
+    if (_i == 1)
+        rig_granted(rig, op_for(rig, OP_RENEW, "shop/17"), 5);
+    rig_expect(rig, s, "* JEOPARDY shop/17 ttl_ms=~");
+    rig_pass(rig, 500);
+    rig_expect(rig, s, "* LOST shop/17 fence=5 reason=backend");
+    rig_silent(rig, s);
+    op_for(rig, OP_RELEASE, "shop/17");
+}
+
+/* The release of an intention waits until the clients of its parts know. */
+SESSION_TEST(told_before_the_release)
+{
+    rig_say(rig, s, "1 LOCK shop/17 tree=1 lease=10s");
+    rig_finish(rig, op_on(rig, OP_ACQUIRE, "shop"),
+        (struct op_result){
+            .status = OP_OK, .fence = 4, .arrival = 4, .ttl_ms = 6000});
+    grant_on(rig, "shop/17", 5);
+    rig_expect(rig, s, "1 OK fence=5 ttl_ms=~ count=1");
+    rig_pass(rig, 5939);
+    rig_expect(rig, s, "* JEOPARDY shop/17 ttl_ms=~");
+    rig_expect(rig, s, "* LOST shop/17 fence=5 reason=~");
+    for (uint32_t i = 0; i < rig->op_count; i++)
+        ck_assert(rig->ops[i]->kind != OP_RELEASE ||
+                  rig->ops[i]->name.len == strlen("shop/17"));
+    rig_pass(rig, 120);
+    op_for(rig, OP_RELEASE, "shop");
+}
+
+/* Redis, or an operator, has taken the intention away. */
+SESSION_TEST(uprooted)
+{
+    uint64_t request = hold_part(rig, s, "");
+
+    rig_say(rig, s, "2 LOCK shop/18 tree=1 owner=w");
+    grant_on(rig, "shop", 6);
+    grant_on(rig, "shop/18", 7);
+    rig_expect(rig, s, "2 OK fence=7 ttl_ms=~ count=1");
+    rig_broken(rig, request, 4);
+    rig_expect(rig, s, "* LOST shop/17 fence=5 reason=gone");
+    rig_silent(rig, s);
+    op_for(rig, OP_RELEASE, "shop");
+    op_for(rig, OP_RELEASE, "shop/17");
+    ck_assert_uint_eq(rig->op_count, 2);
+    rig_ask(rig, s, "3 HELD", "3 ITEM name=shop/18 ~ ~ count=1 owner=w");
+}
+
+/* A deeper intention has one part less, and is kept no longer than others. */
+SESSION_TEST(uprooted_deep)
+{
+    rig_say(rig, s, "1 LOCK a/b/c tree=1");
+    uint64_t request = grant_on(rig, "a", 3);
+    grant_on(rig, "a/b", 4);
+    grant_on(rig, "a/b/c", 5);
+    rig_expect(rig, s, "1 OK fence=5 ttl_ms=~ count=1");
+    rig_broken(rig, request, 3);
+    rig_expect(rig, s, "* LOST a/b/c fence=5 reason=gone");
+    rig_pass(rig, 1100);
+    op_for(rig, OP_RELEASE, "a/b");
+}
+
+/* The intention is lost while the part is asked for. */
+SESSION_TEST(uprooted_meanwhile)
+{
+    rig_say(rig, s, "1 LOCK shop/17 tree=1");
+    uint64_t request = grant_on(rig, "shop", 4);
+    struct op *op = op_on(rig, OP_ACQUIRE, "shop/17");
+    rig_broken(rig, request, 4);
+    rig_granted(rig, op, 5);
+    rig_expect(rig, s, "1 ERR UNAVAILABLE retry=1 name=shop");
+    op_for(rig, OP_RELEASE, "shop/17");
+    rig_silent(rig, s);
+}
+
+/* Each end of the LOCK of a part leaves the intention idle. */
+SESSION_TEST(rolled_back)
+{
+    rig_say(rig, s, "1 LOCK shop/17 tree=1 wait=100 progress=1 deadlock=0");
+    grant_on(rig, "shop", 4);
+    struct op *op = op_on(rig, OP_ACQUIRE, "shop/17");
+    if (_i < 3) {
+        rig_queued(rig, op);
+        rig_expect(rig, s, "1 QUEUED name=shop/17 position=1");
+    }
+    if (_i == 0) {
+        rig_pass(rig, 110);
+        rig_expect(rig, s, "1 ERR TIMEOUT retry=1 name=shop/17");
+    } else if (_i == 1) {
+        rig_ask(rig, s, "2 CANCEL 1", "1 ERR CANCELLED retry=1 name=shop/17");
+    } else if (_i == 2) {
+        rig_event(rig, s, CORE_DROP);
+        op_for(rig, OP_RELEASE, "shop");
+        return;
+    } else {
+        rig_status(rig, op, _i == 3 ? OP_CONFLICT : OP_UNSENT);
+        rig_expect(rig, s,
+            _i == 3 ? "1 ERR CONFLICT retry=0 name=shop/17"
+                    : "1 ERR UNAVAILABLE retry=1 name=shop/17");
+    }
+    if (_i < 3)
+        released_on(rig, "shop/17");
+    rig_no_op(rig);
+    rig_pass(rig, 1100);
+    (void)op_on(rig, OP_RELEASE, "shop");
+}
+
+/* The intention itself cannot be had. */
+SESSION_TEST(refused_above)
+{
+    rig_say(rig, s, "1 LOCK shop/17 tree=1 wait=100 deadlock=0");
+    struct op *op = op_on(rig, OP_ACQUIRE, "shop");
+    if (_i == 0) {
+        rig_queued(rig, op);
+        rig_pass(rig, 110);
+        rig_expect(rig, s, "1 ERR TIMEOUT retry=1 name=shop");
+        released_on(rig, "shop");
+    } else if (_i == 1) {
+        rig_queued(rig, op);
+        rig_ask(rig, s, "2 CANCEL 1", "1 ERR CANCELLED retry=1 name=shop");
+        released_on(rig, "shop");
+    } else if (_i == 2) {
+        rig_status(rig, op, OP_CONFLICT);
+        rig_expect(rig, s, "1 ERR CONFLICT retry=0 name=shop");
+    } else {
+        rig_queued(rig, op);
+        rig_event(rig, s, CORE_EOF);
+        rig_expect(rig, s, "1 ERR CANCELLED retry=1 name=shop");
+        rig_expect(rig, s, "* BYE eof");
+        return;
+    }
+    rig_no_op(rig);
+}
+
+SESSION_TEST(at_once)
+{
+    rig_say(rig, s, "1 LOCK shop/17 tree=1 wait=0");
+    ck_assert(op_on(rig, OP_ACQUIRE, "shop")->no_queue);
+    rig_status(rig, op_on(rig, OP_ACQUIRE, "shop"), OP_BUSY);
+    rig_expect(rig, s, "1 ERR BUSY retry=1 name=shop");
+    rig_no_op(rig);
+}
+
+/* BUSY by intentions: they may be idle, so the LOCK waits for a moment. */
+SESSION_TEST(pressed)
+{
+    const struct op_result busy = {.status = OP_BUSY, .waited_for = true};
+
+    rig_say(rig, s, "1 LOCK shop tree=1 wait=0 progress=1");
+    rig_finish(rig, op_on(rig, OP_ACQUIRE, "shop"), busy);
+    rig_silent(rig, s);
+    struct op *op = op_on(rig, OP_ACQUIRE, "shop");
+    ck_assert(!op->no_queue);
+    if (_i == 0) {
+        rig_granted(rig, op, 4);
+        rig_expect(rig, s, "1 OK fence=4 ttl_ms=~ count=1");
+        return;
+    }
+    rig_queued(rig, op);
+    rig_silent(rig, s);
+    rig_pass(rig, 110);
+    rig_expect(rig, s, "1 ERR BUSY retry=1");
+    released_on(rig, "shop");
+    rig_say(rig, s, "2 LOCK shop/1 b shop/2 tree=1 wait=0");
+    grant_on(rig, "b", 4);
+    grant_on(rig, "shop", 5);
+    rig_finish(rig, op_on(rig, OP_ACQUIRE, "shop/1"), busy);
+    rig_expect(rig, s, "2 ERR BUSY retry=1 name=shop/1");
+}
+
+/* An idle intention for an exclusive part would keep those out that share the
+ * whole. */
+SESSION_TEST(shared_after_exclusive)
+{
+    hold_part(rig, s, "");
+    rig_say(rig, s, "2 UNLOCK shop/17");
+    released_on(rig, "shop/17");
+    rig_expect(rig, s, "2 OK count=0");
+    rig_say(rig, s, "3 LOCK shop/18 tree=1 mode=shared");
+    released_on(rig, "shop");
+    ck_assert(op_on(rig, OP_ACQUIRE, "shop")->ask.mode == MODE_INTENT_SHARED);
+}
+
+/* Requests of one owner have their turns in the order sent, at all names. */
+SESSION_TEST(crosswise)
+{
+    rig_say(rig, s, "1 LOCK b c/x tree=1");
+    rig_say(rig, s, "2 LOCK c b");
+    grant_on(rig, "b", 4);
+    grant_on(rig, "c", 5);
+    grant_on(rig, "c/x", 6);
+    rig_expect(rig, s, "1 OK fence=4,6 ttl_ms=~ count=1");
+    rig_expect(rig, s, "2 ERR CONFLICT retry=0 name=c");
+}
+
+/* An idle intention is given back, though a LOCK that waits for a name above
+ * has its turn there. */
+SESSION_TEST(idle_below)
+{
+    rig_say(rig, s, "1 LOCK a/b/c tree=1");
+    uint64_t above = grant_on(rig, "a", 3);
+    uint64_t below = grant_on(rig, "a/b", 4);
+    grant_on(rig, "a/b/c", 5);
+    rig_expect(rig, s, "1 OK fence=5 ttl_ms=~ count=1");
+    rig_say(rig, s, "2 UNLOCK a/b/c");
+    released_on(rig, "a/b/c");
+    rig_expect(rig, s, "2 OK count=0");
+    rig_hint(rig, above);
+    rig_say(rig, s, "3 LOCK a/b/d tree=1");
+    released_on(rig, "a");
+    rig_queued(rig, op_on(rig, OP_ACQUIRE, "a"));
+    rig_no_op(rig);
+    rig_hint(rig, below);
+    rig_pass(rig, 2);
+    released_on(rig, "a/b");
+    rig_ask(rig, s, "4 CANCEL 3", "3 ERR CANCELLED retry=1 name=a");
+    released_on(rig, "a");
+    rig_no_op(rig);
+}
+
+/* The session ends: nothing is left, and a client that quits hears nothing. */
+SESSION_TEST(ends)
+{
+    static const char *const how[] = {"QUIT", "", "", "LOCK shop/18 tree=1"};
+
+    hold_part(rig, s, "");
+    rig_say(rig, s, how[_i]);
+    if (_i == 1)
+        rig_event(rig, s, CORE_EOF);
+    else if (_i > 1)
+        rig_event(rig, s, CORE_DROP);
+    if (_i < 2)
+        rig_expect(rig, s, _i == 0 ? "- OK" : "* BYE eof");
+    op_for(rig, OP_RELEASE, "shop");
+    op_for(rig, OP_RELEASE, "shop/17");
+}
+
+/* A kept session has its parts, with their intentions, at this broker. */
+SESSION_TEST(kept)
+{
+    bool claims = _i;
+    unsigned t = rig_open(rig);
+
+    rig_say(rig, s, "HELLO keep=10s");
+    (void)rig_line(rig, s);
+    hold_part(rig, s, "");
+    rig_event(rig, s, CORE_DROP);
+    rig_pass(rig, 2000);
+    rig_no_op(rig);
+    rig_resume(rig, s, t, 2, " keep=10s");
+    (void)rig_line(rig, t);
+    if (claims) {
+        rig_say(rig, t, "1 CLAIM shop/17 fence=5");
+        rig_finish(rig, op_on(rig, OP_RENEW, "shop/17"),
+            (struct op_result){.status = OP_OK,
+                .fence = 5,
+                .arrival = 5,
+                .ttl_ms = RIG_LEASE_MS,
+                .ask = {.permits = 1, .part = true}});
+        rig_expect(rig, t, "1 OK fence=5 ttl_ms=~ count=1");
+        rig_ask(rig, t, "2 CLAIM shop fence=4", "2 ERR LOST retry=0");
+        rig_say(rig, t, "3 LOCK shop/18 tree=1");
+        struct op *op = op_on(rig, OP_RENEW, "shop");
+        ck_assert(op->moves && op->generation == 2);
+        rig_granted(rig, op, 4);
+        grant_on(rig, "shop/18", 6);
+        rig_expect(rig, t, "3 OK fence=6 ttl_ms=~ count=1");
+    } else {
+        rig_pass(rig, 8500);
+        while (rig->op_count > 0 && rig->ops[0]->kind == OP_RENEW)
+            rig_granted(rig, rig->ops[0], rig->ops[0]->name.len == 4 ? 4 : 5);
+        rig_pass(rig, 2500);
+        op_for(rig, OP_RELEASE, "shop/17");
+        op_for(rig, OP_RELEASE, "shop");
+    }
+}
+
+/* A part that was granted to a connection that had ended has no intention. */
+SESSION_TEST(claimed_unheard)
+{
+    unsigned t = rig_open(rig);
+
+    rig_say(rig, s, "HELLO keep=10s");
+    (void)rig_line(rig, s);
+    rig_say(rig, s, "1 LOCK shop/17 tree=1");
+    grant_on(rig, "shop", 4);
+    struct op *op = op_on(rig, OP_ACQUIRE, "shop/17");
+    uint64_t request = op->request;
+    rig_queued(rig, op);
+    rig_event(rig, s, CORE_DROP);
+    rig_hint(rig, request);
+    rig_granted(rig, op_for(rig, OP_RENEW, "shop/17"), 5);
+    rig_resume(rig, s, t, 2, " keep=10s");
+    (void)rig_line(rig, t);
+    rig_ask(rig, t, "1 CLAIM shop/17 fence=5", "1 ERR LOST retry=0");
+}
+
+/* Between two connections the session may have been at another broker, which
+ * took the intentions over and gave them back. */
+SESSION_TEST(claimed_after_another_broker)
+{
+    unsigned t = rig_open(rig);
+    unsigned u = rig_open(rig);
+
+    rig_say(rig, s, "HELLO keep=10s");
+    (void)rig_line(rig, s);
+    hold_part(rig, s, "");
+    rig_event(rig, s, CORE_DROP);
+    rig_resume(rig, s, t, 3, " keep=10s");
+    (void)rig_line(rig, t);
+    rig_ask(rig, t, "1 CLAIM shop/17 fence=5", "1 ERR LOST retry=0");
+    rig_event(rig, t, CORE_DROP);
+    rig_resume(rig, s, u, 4, " keep=10s");
+    (void)rig_line(rig, u);
+    rig_ask(rig, u, "1 CLAIM shop/17 fence=5", "1 ERR LOST retry=0");
+    rig_no_op(rig);
+}
+
+/* A damaged record shows a part to a claim. */
+SESSION_TEST(claimed_elsewhere)
+{
+    static const char hello[] =
+        "HELLO resume=00112233445566778899aabbccddeeff gen=2";
+
+    rig_say(rig, s, hello);
+    (void)rig_line(rig, s);
+    rig_say(rig, s, "1 CLAIM shop/17 fence=5");
+    rig_finish(rig, op_on(rig, OP_RENEW, "shop/17"),
+        (struct op_result){.status = OP_OK,
+            .fence = 5,
+            .arrival = 9,
+            .ttl_ms = RIG_LEASE_MS,
+            .ask = {.permits = 1, .part = true}});
+    rig_expect(rig, s, "1 ERR LOST retry=0");
+    rig_no_op(rig);
+}
+
+/* A client that is away believes in its part until the deadline. */
+SESSION_TEST(uprooted_while_away)
+{
+    rig_say(rig, s, "HELLO keep=10s");
+    (void)rig_line(rig, s);
+    uint64_t request = hold_part(rig, s, "");
+    rig_event(rig, s, CORE_DROP);
+    rig_broken(rig, request, 4);
+    (void)op_on(rig, OP_RELEASE, "shop");
+    ck_assert_uint_eq(rig->op_count, 1);
+}
+
+/* The client of a broker that stops believes in its part until the deadline. */
+SESSION_TEST(stopped)
+{
+    rig_say(rig, s, "HELLO keep=60s");
+    (void)rig_line(rig, s);
+    hold_part(rig, s, "");
+    rig_say(rig, s, "2 LOCK idle/1 tree=1");
+    grant_on(rig, "idle", 6);
+    grant_on(rig, "idle/1", 7);
+    rig_expect(rig, s, "2 OK fence=7 ttl_ms=~ count=1");
+    rig_say(rig, s, "3 UNLOCK idle/1");
+    released_on(rig, "idle/1");
+    rig_expect(rig, s, "3 OK count=0");
+    rig_stop(rig);
+    rig_pass(rig, 10);
+    rig_event(rig, s, CORE_DROP);
+    op_for(rig, OP_RENEW, "shop");
+    op_for(rig, OP_RENEW, "shop/17");
+    op_for(rig, OP_RELEASE, "idle");
+    ck_assert_uint_eq(rig->op_count, 3);
+}
+
+/* lease= is of the part. */
+SESSION_TEST(lease)
+{
+    hold_part(rig, s, " lease=3s");
+    struct op *op = op_on(rig, OP_RENEW, "shop/17");
+    ck_assert(op->sets_end);
+    rig_granted(rig, op, 5);
+    rig_pass(rig, 3000);
+    rig_expect(rig, s, "* LOST shop/17 fence=5 reason=expired");
+    op_for(rig, OP_RELEASE, "shop");
+}
+
+/* Several names, with one intention for two of them. */
+SESSION_TEST(several)
+{
+    rig_say(rig, s, "1 LOCK shop/2 b shop/1 tree=1");
+    grant_on(rig, "b", 2);
+    grant_on(rig, "shop", 3);
+    grant_on(rig, "shop/1", 4);
+    grant_on(rig, "shop/2", 5);
+    rig_expect(rig, s, "1 OK fence=5,2,4 ttl_ms=~ count=1");
+    rig_say(rig, s, "2 UNLOCK shop/1");
+    released_on(rig, "shop/1");
+    rig_pass(rig, 1500);
+    rig_no_op(rig);
+    rig_say(rig, s, "3 UNLOCK shop/2");
+    op_for(rig, OP_RELEASE, "shop");
+}
+
+/* Redis has lost the intention, and it is put again with its mode. */
+SESSION_TEST(reclaimed)
+{
+    struct core_event changed = {.kind = CORE_CHANGED};
+
+    hold_part(rig, s, "");
+    rig_step(rig, &changed);
+    rig_pass(rig, 1200);
+    rig_status(rig, op_for(rig, OP_RENEW, "shop"), OP_MISSING);
+    struct op *op = op_for(rig, OP_RECLAIM, "shop");
+    ck_assert(op->ask.mode == MODE_INTENT);
+    rig_granted(rig, op, 4);
+    rig_status(rig, op_for(rig, OP_RENEW, "shop/17"), OP_MISSING);
+    op = op_for(rig, OP_RECLAIM, "shop/17");
+    ck_assert(op->ask.part);
+    rig_granted(rig, op, 5);
+    rig_silent(rig, s);
+}
+
 Suite *
 core_tree_suite(void)
 {
@@ -326,6 +784,30 @@ core_tree_suite(void)
     tcase_add_loop_test(tests, own, 0, 6);
     tcase_add_test(tests, own_again);
     tcase_add_test(tests, own_whole_after_part);
+    tcase_add_test(tests, no_longer);
+    tcase_add_test(tests, renewed);
+    tcase_add_loop_test(tests, not_renewed, 0, 2);
+    tcase_add_test(tests, told_before_the_release);
+    tcase_add_test(tests, uprooted);
+    tcase_add_test(tests, uprooted_deep);
+    tcase_add_test(tests, uprooted_meanwhile);
+    tcase_add_loop_test(tests, rolled_back, 0, 5);
+    tcase_add_loop_test(tests, refused_above, 0, 4);
+    tcase_add_test(tests, at_once);
+    tcase_add_loop_test(tests, pressed, 0, 2);
+    tcase_add_test(tests, shared_after_exclusive);
+    tcase_add_test(tests, crosswise);
+    tcase_add_test(tests, idle_below);
+    tcase_add_loop_test(tests, ends, 0, 4);
+    tcase_add_loop_test(tests, kept, 0, 2);
+    tcase_add_test(tests, claimed_unheard);
+    tcase_add_test(tests, claimed_after_another_broker);
+    tcase_add_test(tests, claimed_elsewhere);
+    tcase_add_test(tests, uprooted_while_away);
+    tcase_add_test(tests, stopped);
+    tcase_add_test(tests, lease);
+    tcase_add_test(tests, several);
+    tcase_add_test(tests, reclaimed);
     suite_add_tcase(suite, tests);
     return suite;
 }
