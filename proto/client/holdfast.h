@@ -289,7 +289,7 @@ uint64_t holdfast_now_ms(const struct holdfast *h);
 #define HOLDFAST_LOCK_DEFAULTS                                                \
     {                                                                         \
         HOLDFAST_FOREVER, 0, NULL, NULL, false, false, 0, 0, 0, false, false, \
-            false                                                             \
+            false, false                                                      \
     }
 
 struct holdfast_lock_options {
@@ -307,6 +307,7 @@ struct holdfast_lock_options {
     bool upgradable;   /* beside shared holds. An exclusive lock of this owner
                         * is its upgrade then: a second hold with its own fence
                         * and unlock */
+    bool tree;         /* names are paths: exclude the whole above, and parts */
 };
 
 /*

@@ -248,6 +248,8 @@ lock_line(struct holdfast_line *line, const struct holdfast_lock_options *o)
         line_add(line, " deadlock=0");
     if (o->wanted)
         line_add(line, " wanted=1");
+    if (o->tree)
+        line_add(line, " tree=1");
 }
 
 enum holdfast_status

@@ -87,6 +87,8 @@ options_check(const struct acquire *acquire)
             asked->permits, asked->limit);
     else if (asked->shared && asked->limit > 0)
         complain("--shared and --limit cannot be combined");
+    else if (asked->tree && (asked->limit > 0 || acquire->detached))
+        complain("--tree cannot be combined with --limit or --detached");
     else if (acquire->detached && asked->lease_ms == UINT64_MAX)
         complain("--detached needs --lease D, of at most 24h");
     else if (acquire->detached && acquire->key_count > 1)
@@ -112,6 +114,7 @@ acquire_parse(struct settings *settings, const char *command, char **argv,
         {.name = "limit", .max = LIMIT_MAX, .number = &asked->limit},
         {.name = "permits", .max = LIMIT_MAX, .number = &asked->permits},
         {.name = "shared", .flag = &asked->shared},
+        {.name = "tree", .flag = &asked->tree},
         {.name = "detached", .flag = &acquire->detached}, /* of lock alone */
     };
     size_t count = COUNT(options) - (strcmp(command, "lock") != 0);
@@ -479,6 +482,7 @@ guard_wait(const struct attempt *attempt, const struct holdfast *h,
         will->session, sizeof(will->session), "%s", holdfast_session(h));
     will->keep_ms = acquire->keep_ms;
     will->shared = acquire->options.shared;
+    will->tree = acquire->options.tree;
     will->limit = acquire->options.limit;
     will->permits = acquire->options.permits;
     will->acquired = *acquired;

@@ -182,6 +182,7 @@ locks_ask(struct holdfast *h, const struct will *will, uint64_t *request)
     if (acquired->hold[0].owner[0] != '\0')
         options.owner = acquired->hold[0].owner;
     options.shared = will->shared;
+    options.tree = will->tree;
     options.limit = will->limit;
     options.permits = will->permits;
     return holdfast_submit_lock_all(

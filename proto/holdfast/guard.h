@@ -24,7 +24,8 @@ struct will {
     pid_t group;      /* to kill first; 0: none */
     char session[96]; /* to end; "": it ends by itself */
     uint64_t keep_ms; /* after this time the session ends by itself */
-    bool shared;      /* the request, with the next two */
+    bool shared;      /* the request, with the next three */
+    bool tree;
     uint64_t limit;
     uint64_t permits;
     struct acquired acquired;

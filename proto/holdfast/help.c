@@ -59,7 +59,7 @@ const char help_all[] =
 #define HELP_ASK                                                      \
     "[--wait D] [--lease D] [--keep D] [--delay D]\n"                 \
     "             [--shared | --limit N [--permits K]] [--owner W]\n" \
-    "             [--note W] KEY..."
+    "             [--note W] [--tree] KEY..."
 
 #define EXIT_USUAL                                                 \
     "\n"                                                           \
@@ -90,6 +90,9 @@ static const struct usage usages[] = {
         "               D after the broker detects the silence, in about 11 s\n"
         "  --owner W    hold the lock as this owner\n"
         "  --note W     a note for viewers of the lock\n"
+        "  --tree       KEY is a path with '/': its lock excludes locks with\n"
+        "               --tree of the paths above it, and of its parts. It is\n"
+        "               lost if the session moves to another broker\n"
         "\n"
         "PROGRAM runs in a process group of its own, the foreground group if\n"
         "the input is a terminal. holdfast passes signals on to it. Its\n"

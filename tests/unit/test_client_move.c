@@ -675,10 +675,14 @@ START_TEST(kinds_of_lock_as_they_are_written)
     options.no_deadlock = true;
     options.wanted = true;
     (void)holdfast_submit_lock(talk.h, "b", &options, &request);
+    options = (struct holdfast_lock_options)HOLDFAST_LOCK_DEFAULTS;
+    options.tree = true;
+    (void)holdfast_submit_lock(talk.h, "a/b", &options, &request);
     ck_assert_str_eq(talk_sent(&talk),
         "2 LOCK a mode=shared delay=1500\n"
         "3 LOCK c mode=upgradable delay=1500\n"
-        "4 LOCK b limit=3 permits=2 deadlock=0 wanted=1\n");
+        "4 LOCK b limit=3 permits=2 deadlock=0 wanted=1\n"
+        "5 LOCK a/b tree=1\n");
     for (size_t i = 0; i <= HOLDFAST_NAMES_MAX; i++)
         many[i] = "x";
     ck_assert_int_eq(holdfast_submit_lock_all(
