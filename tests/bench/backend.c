@@ -156,6 +156,14 @@ holdfast_write(const struct request *request, char *out)
         request->lane, request->releasing ? "UNLOCK" : "LOCK", request->key);
 }
 
+static size_t
+tree_write(const struct request *request, char *out)
+{
+    return (size_t)snprintf(out, REQUEST_BYTES_MAX,
+        request->releasing ? "%u UNLOCK root/%u\n" : "%u LOCK root/%u tree=1\n",
+        request->lane, request->key);
+}
+
 /* Status, error, integer and nil: all that these commands answer. */
 static size_t
 resp_read(const char *in, size_t bytes, struct reply *reply)
@@ -285,6 +293,14 @@ static const struct backend backends[] = {
         .prepare = holdfast_prepare,
         .greets = true,
         .write = holdfast_write,
+        .read = line_read,
+        .judge = holdfast_judge,
+    },
+    {
+        .name = "tree",
+        .prepare = holdfast_prepare,
+        .greets = true,
+        .write = tree_write,
         .read = line_read,
         .judge = holdfast_judge,
     },

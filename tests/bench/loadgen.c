@@ -19,6 +19,7 @@ static const char usage_text[] =
     "  setnx hash    lock + unlock pairs straight against Redis, in a closed "
     "loop\n"
     "  holdfast      the same against a broker\n"
+    "  tree          the same of parts of one root, with tree=1\n"
     "  idle          opens --connections sessions, keeps them until stdin "
     "ends\n"
     "  hold          one session holds --locks locks for --seconds\n"
