@@ -1067,6 +1067,7 @@ START_TEST(rights_that_are_lost)
     rig_wait(rig, s, "1 LOCK stock/1");
     rig_wait(rig, s, "2 LOCK stock/2 owner=o");
     rig_wait(rig, s, "3 LOCK stock/2 stock/3");
+    rig_wait(rig, s, "4 LOCK stock/2 tree=1 owner=p"); /* for `stock` */
     change(rig, "shop secret=$1 lock=stock/2 lock=stock/1x");
     rig_expect(rig, s, "1 ERR DENIED retry=0 right=lock");
     rig_expect(rig, s, "3 ERR DENIED retry=0 right=lock name=stock/3");

@@ -385,6 +385,10 @@ SESSION_TEST(uprooted)
     grant_on(rig, "shop", 6);
     grant_on(rig, "shop/18", 7);
     rig_expect(rig, s, "2 OK fence=7 ttl_ms=~ count=1");
+    rig_say(rig, s, "4 LOCK shopping/1 tree=1");
+    grant_on(rig, "shopping", 8);
+    grant_on(rig, "shopping/1", 9);
+    rig_expect(rig, s, "4 OK fence=9 ttl_ms=~ count=1");
     rig_broken(rig, request, 4);
     rig_expect(rig, s, "* LOST shop/17 fence=5 reason=gone");
     rig_silent(rig, s);
@@ -392,6 +396,14 @@ SESSION_TEST(uprooted)
     op_for(rig, OP_RELEASE, "shop/17");
     ck_assert_uint_eq(rig->op_count, 2);
     rig_ask(rig, s, "3 HELD", "3 ITEM name=shop/18 ~ ~ count=1 owner=w");
+    rig_expect(rig, s, "3 ITEM name=shopping/1 ~ ~ count=1");
+}
+
+SESSION_TEST(not_upgraded)
+{
+    hold_part(rig, s, " mode=shared");
+    rig_ask(rig, s, "2 LOCK shop/17", "2 ERR CONFLICT retry=0");
+    rig_no_op(rig);
 }
 
 /* A deeper intention has one part less, and is kept no longer than others. */
@@ -779,6 +791,7 @@ core_tree_suite(void)
     tcase_add_test(tests, given_back_after_it);
     tcase_add_loop_test(tests, called, 0, 4);
     tcase_add_loop_test(tests, not_kept, 0, 3);
+    tcase_add_test(tests, not_upgraded);
     tcase_add_test(tests, another_part);
     tcase_add_test(tests, side_by_side);
     tcase_add_loop_test(tests, own, 0, 6);
