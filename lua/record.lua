@@ -918,7 +918,8 @@ end
 -- already. On its way it strikes out waiters whose life is over.
 local function serve(r, seen, own, grants)
     grants = grants or {}
-    if bit.band(r.flags, UPGRADES) ~= 0 and upgrade(r, seen, own, grants) then
+    if r.limit == 0 and bit.band(r.flags, UPGRADES) ~= 0 and
+        upgrade(r, seen, own, grants) then
         return grants, true
     end
     local waiting = r.live - r.granted

@@ -41,6 +41,11 @@ class Upgradable(UpgradeCase):
         self.one.look()
         self.says(self.take(3, UPGRADABLE), OK)
 
+    def test_semaphores_have_none(self):
+        """A damaged ticket keeps no permit back."""
+        self.says(self.take(0, UPGRADE, limit=3), OK)
+        self.says(self.take(1, scripts.EXCLUSIVE, limit=3), OK)
+
     def test_it_becomes_a_reader(self):
         self.take(0, UPGRADABLE)
         self.take(1, SHARED)
