@@ -40,6 +40,7 @@ const char *const deed_names[DEED_COUNT] = {
     [DEED_EXCLUSIVE] = "exclusive",
     [DEED_SHARED] = "shared",
     [DEED_SEMAPHORE] = "semaphore",
+    [DEED_TREE] = "tree",
     [DEED_DETACHED] = "detached",
     [DEED_PROLONGED] = "prolonged",
     [DEED_GIVEN_BACK] = "given_back",

@@ -66,6 +66,7 @@ struct check_hold {
     bool shared;
     bool upgradable; /* and it is the only one of these */
     uint64_t below;  /* fence of the hold that it upgrades; 0: none */
+    bool part;       /* tree=1: it fits those of names above */
     bool detached;   /* nobody's: it stands in Redis until then */
     enum fault doom; /* an order took it away already; FAULT_COUNT: none did */
 };
@@ -276,6 +277,7 @@ enum deed {
     DEED_EXCLUSIVE, /* grants, by kind */
     DEED_SHARED,
     DEED_SEMAPHORE,
+    DEED_TREE,
     DEED_DETACHED,
     DEED_PROLONGED,  /* a detached hold */
     DEED_GIVEN_BACK, /* likewise */

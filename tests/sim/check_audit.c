@@ -42,8 +42,8 @@ lock_of(const struct check *check, struct text value, uint32_t *lock)
     if (value.len >= sizeof(name))
         return false;
     memcpy(name, value.at, value.len);
-    return plan_lock_of(
-        name, percent_decode(name, value.len), check->world->plan.locks, lock);
+    return plan_lock_of(name, percent_decode(name, value.len),
+        plan_lock_count(&check->world->plan), lock);
 }
 
 /* A client that believes in a hold, though its broker is said to know nothing

@@ -141,17 +141,27 @@ beliefs_fit(
                               !(a->upgradable && b->upgradable);
 }
 
-/* Nobody else may believe now who does not fit. */
+/* Whether one of two locks has to keep beliefs of the other out. */
+static bool
+locks_meet(const struct belief *own, uint32_t lock, bool part)
+{
+    return own->lock == lock ||
+           (own->part && plan_lock_has_part(lock, own->lock)) ||
+           (part && plan_lock_has_part(own->lock, lock));
+}
+
+/* Nobody else may believe in that lock now who does not fit. */
 static void
-beliefs_compare(struct check *check, uint32_t number)
+beliefs_compare_with(struct check *check, uint32_t number, uint32_t lock)
 {
     const struct belief *own = &check->beliefs[number];
     uint64_t now_us = check->world->now_us;
 
-    for (uint32_t at = subject_of(check, own->lock)->beliefs; at != NONE;
+    for (uint32_t at = subject_of(check, lock)->beliefs; at != NONE;
          at = check->beliefs[at].next) {
         const struct belief *other = &check->beliefs[at];
         if (at == number || !belief_lives(check, other) ||
+            !locks_meet(own, lock, other->part) ||
             beliefs_fit(check, own, other))
             continue;
         enum fault doom = own->doom != FAULT_COUNT ? own->doom : other->doom;
@@ -166,11 +176,25 @@ beliefs_compare(struct check *check, uint32_t number)
         uint64_t since_us =
             other->began_us < own->began_us ? other->began_us : own->began_us;
         check_broken(check, PROMISE_EXCLUSION, lease_before(check, since_us),
-            "lock-%" PRIu32 ": %s (fence %" PRIu64 ") believes, and %s (fence "
+            "%s: %s (fence %" PRIu64 ") believes, and in %s %s (fence "
             "%" PRIu64 ") since %" PRIu64 " us for %" PRIu64 " us more",
-            own->lock, own->who, own->fence, other->who, other->fence,
+            plan_lock_name(own->lock), own->who, own->fence,
+            plan_lock_name(lock), other->who, other->fence,
             now_us - other->began_us, other->until_us - now_us);
     }
+}
+
+/* Nobody else may believe now who does not fit. */
+static void
+beliefs_compare(struct check *check, uint32_t number)
+{
+    const struct belief *own = &check->beliefs[number];
+
+    beliefs_compare_with(check, number, own->lock);
+    for (uint32_t lock = PLAN_TREE;
+         check->world->plan.trees > 0 && lock < PLAN_TREE_END; lock++)
+        if (lock != own->lock && plan_lock_is_tree(own->lock))
+            beliefs_compare_with(check, number, lock);
     if (own->limit > 0)
         permits_compare(check, own->lock, own->limit);
 }
@@ -215,6 +239,7 @@ check_believes(
         .shared = hold->shared,
         .upgradable = hold->upgradable,
         .below = hold->below,
+        .part = hold->part,
         .detached = hold->detached,
         .doom = check_is_broken(check, hold->lock, hold->fence)
                     ? FAULT_order_break

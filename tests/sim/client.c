@@ -478,7 +478,7 @@ static void
 task_serve(struct client *client, struct task *task)
 {
     struct world *world = client->world;
-    uint32_t locks = world->plan.locks;
+    uint32_t locks = plan_lock_count(&world->plan);
     uint64_t now_us = world->now_us;
 
     if (!task->serving) {
@@ -537,7 +537,8 @@ client_wind_on(struct client *client)
     for (uint32_t i = 0; i < client->task_count; i++)
         if (client->tasks[i].state == TASK_IDLE)
             task_serve(client, &client->tasks[i]);
-    if (client->served == client->world->plan.locks && client_rests(client)) {
+    if (client->served == plan_lock_count(&client->world->plan) &&
+        client_rests(client)) {
         client->wind = WIND_WAIT;
         fleet_look(client->fleet);
     }

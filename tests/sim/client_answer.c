@@ -103,6 +103,8 @@ lock_granted(
                              : request->wish.shared  ? DEED_SHARED
                              : task->upgrade         ? DEED_UPGRADE
                                                      : DEED_EXCLUSIVE);
+    if (request->wish.tree)
+        check_deed(world->check, DEED_TREE);
     if (request->again)
         check_deed(world->check, DEED_AGAIN);
     task->fence = a->fence;
@@ -180,6 +182,19 @@ lock_ok(
         task_confirm(task);
 }
 
+/* Whether what is left of an earlier request may be in the way of this one. */
+static bool
+meets_remnant(const struct task *task, const struct answer *a)
+{
+    if (task_remnant(task, a->lock) != NULL)
+        return true;
+    for (uint32_t lock = PLAN_TREE;
+         plan_lock_is_tree(task->lock) && lock < PLAN_TREE_END; lock++)
+        if (task_remnant(task, lock) != NULL)
+            return true;
+    return false;
+}
+
 /* A kind that disagrees with what stood there, or a cycle that stood. */
 static void
 lock_refused_for(
@@ -193,7 +208,7 @@ lock_refused_for(
             task->client->fleet->limits[a->lock] = (uint32_t)a->limit;
         bool own = (task->count > 0 && !wish_fits(task, &request->wish)) ||
                    task->upgrade;
-        if (!request->misfits && !own && task_remnant(task, a->lock) == NULL &&
+        if (!request->misfits && !own && !meets_remnant(task, a) &&
             !check_conflicts(
                 check, a->lock, request->wish.limit, task->true_asked) &&
             !check_was_replaced(check, task->true_asked))
@@ -226,10 +241,12 @@ lock_refused(
     if (strcmp(a->code, "CANCELLED") == 0 && !request->cancelled &&
         !task->client->finishing && !task->client->draining)
         task_odd(task, PROMISE_ANSWERED, request, a, "nobody called it off");
-    /* Another LOCK under way may be granted meanwhile. */
+    /* Another LOCK under way may be granted meanwhile. So may this one, if the
+     * holders are idle intentions that have just been told to go. */
     if (strcmp(a->code, "CANCELLED") == 0 && request->cancelled &&
         request->fresh && request->progress && !request->queued &&
-        task->locks == 0 && !task->client->finishing && !task->client->draining)
+        !request->wish.tree && task->locks == 0 && !task->client->finishing &&
+        !task->client->draining)
         check_called_off(world_of(task)->check, task->client->session,
             task->owner, task->lock, request->arrival, task->true_asked,
             task->who);

@@ -50,6 +50,8 @@ wish_send(struct client *client, const struct wish *wish)
         wire_pair(client, "wait", wish->wait_ms);
     if (wish->lease_ms > 0)
         wire_pair(client, "lease", wish->lease_ms);
+    if (wish->tree)
+        wire_pair(client, "tree", 1);
     if (wish->wanted)
         wire_pair(client, "wanted", 1);
     if (wish->detached)
@@ -233,7 +235,8 @@ wish_misfits(struct task *task, struct wish *wish)
 {
     struct world *world = world_of(task);
 
-    if (world->plan.quorum != 0 || !world_odds(world, 6) || task->loose)
+    if (world->plan.quorum != 0 || !world_odds(world, 6) || task->loose ||
+        wish->tree)
         return false;
     if (wish->limit > 1 && world_odds(world, 2)) {
         wish->permits = wish->permits > 1 ? wish->permits - 1 : 2;
@@ -308,6 +311,26 @@ is_taken(const struct task *task, uint32_t lock, uint32_t owner)
     return false;
 }
 
+/* Whether the owner's whole and part would meet there: that is a conflict. So
+ * may be an exclusive part beside a shared one: all parts `shares` alike. */
+static bool
+meets_own(const struct task *task, uint32_t lock, bool *shares)
+{
+    const struct client *client = task->client;
+
+    for (uint32_t i = 0; i < client->task_count; i++) {
+        const struct task *other = &client->tasks[i];
+        if (other == task || other->state == TASK_IDLE ||
+            other->owner != task->owner || !plan_lock_is_tree(other->lock))
+            continue;
+        if (other->lock == lock || plan_lock_has_part(lock, other->lock) ||
+            plan_lock_has_part(other->lock, lock))
+            return true;
+        *shares = other->wish.shared;
+    }
+    return false;
+}
+
 /* Some locks nearly everybody wants, others hardly anybody. */
 static uint32_t
 draw_lock(struct world *world)
@@ -371,11 +394,12 @@ draw_wish(struct task *task)
         wish->permits = 1 + (uint32_t)world_below(world, wish->limit);
     if (wish->limit == 0)
         wish->shared = chance(world, plan->shares);
-    if (wish->shared && chance(world, plan->upgrades)) {
+    bool tree = plan_lock_is_tree(task->lock);
+    if (!tree && wish->shared && chance(world, plan->upgrades)) {
         wish->shared = false;
         wish->upgradable = true;
     }
-    if (chance(world, plan->detaches)) {
+    if (!tree && chance(world, plan->detaches)) {
         wish->detached = true;
         wish->lease_ms =
             100 + (uint32_t)world_below(world, plan_detached_ms(plan) - 100);
@@ -386,7 +410,10 @@ draw_wish(struct task *task)
     wish->upgradable = wish->upgradable && !wish->detached;
     if (chance(world, plan->delays))
         wish->delay_ms = 1 + (uint32_t)world_below(world, 2000);
-    if (chance(world, plan->conflicts)) {
+    if (tree) {
+        wish->tree = true;
+        (void)meets_own(task, task->lock, &wish->shared);
+    } else if (chance(world, plan->conflicts)) {
         wish->limit = 1 + (uint32_t)world_below(world, 3);
         wish->permits = 1;
         wish->shared = false;
@@ -478,7 +505,7 @@ task_asks(struct task *task)
     task->leader = NULL;
     draw_wish(task);
     task->state = TASK_ASKING;
-    if (task->parent == NULL && !task->wish.detached &&
+    if (task->parent == NULL && !task->wish.detached && !task->wish.tree &&
         chance(world, world->plan.several))
         draw_mates(task);
     if (!task_send_wish(task, false)) {
@@ -493,12 +520,17 @@ void
 task_ask(struct task *task)
 {
     struct world *world = world_of(task);
+    bool tree = chance(world, world->plan.trees);
 
     task->parent = NULL;
-    task->lock = draw_lock(world);
+    task->lock = tree ? PLAN_TREE + (uint32_t)world_below(
+                                        world, PLAN_TREE_END - PLAN_TREE)
+                      : draw_lock(world);
     task->owner =
         world_odds(world, 4) ? 1 + (uint32_t)world_below(world, OWNERS) : 0;
-    if (is_taken(task, task->lock, task->owner) || !task_asks(task))
+    if (is_taken(task, task->lock, task->owner) ||
+        (tree && meets_own(task, task->lock, &(bool){false})) ||
+        !task_asks(task))
         task_think(task);
 }
 
@@ -537,7 +569,7 @@ may_upgrade(const struct task *task)
     struct world *world = world_of(task);
 
     return task->shares && !task->upgrade && !task->wish.wanted &&
-           task->count == 1 && task->outstanding == 0 &&
+           !task->wish.tree && task->count == 1 && task->outstanding == 0 &&
            chance(world, world->plan.upgrades);
 }
 

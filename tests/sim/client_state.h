@@ -61,6 +61,7 @@ struct wish {
     uint32_t delay_ms;
     bool shared;
     bool upgradable;
+    bool tree;
     bool detached;
     bool wanted;
     bool no_deadlock;

@@ -84,6 +84,7 @@ belief_begin(struct task *task)
         .upgradable = task->wish.upgradable,
         .below =
             task->upgrade && task->parent != NULL ? task->parent->fence : 0,
+        .part = task->wish.tree,
         .doom = task->client->doom,
     };
     task->belief = check_believes(

@@ -358,7 +358,8 @@ line_number(const struct line *line, const char *key, uint64_t *out)
 static bool
 lock_of(const struct client *client, struct text name, uint32_t *lock)
 {
-    return plan_lock_of(name.at, name.len, client->world->plan.locks, lock);
+    return plan_lock_of(
+        name.at, name.len, plan_lock_count(&client->world->plan), lock);
 }
 
 /* The owner of a line; UINT32_MAX: none of ours. */

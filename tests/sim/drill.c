@@ -681,7 +681,7 @@ leavings_note(struct fleet *fleet)
 {
     const struct world *world = fleet->world;
 
-    for (uint32_t i = 0; i < world->plan.locks; i++)
+    for (uint32_t i = 0; i < plan_lock_count(&world->plan); i++)
         if (check_has_leavings(world->check, i))
             fleet->left[i] = true;
 }

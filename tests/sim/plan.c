@@ -572,6 +572,31 @@ lock_name_set(struct lock_name *name, uint32_t lock, uint32_t suffix)
     return slot_of_key(text_make(name->text, name->len));
 }
 
+static const char *const tree_names[] = {
+    "t", "t/a", "t/b", "t/a/1", "t/a/2", "t/b/1", "t/a/1/x", "t/a/1/y"};
+
+_Static_assert(
+    sizeof(tree_names) / sizeof(tree_names[0]) == PLAN_TREE_END - PLAN_TREE,
+    "each lock of the tree has a name");
+
+uint32_t
+plan_lock_count(const struct plan *plan)
+{
+    return plan->trees > 0 && plan->locks < PLAN_TREE_END ? PLAN_TREE_END
+                                                          : plan->locks;
+}
+
+bool
+plan_lock_has_part(uint32_t lock, uint32_t part)
+{
+    if (!plan_lock_is_tree(lock) || !plan_lock_is_tree(part))
+        return false;
+    const char *whole = tree_names[lock - PLAN_TREE];
+    const char *name = tree_names[part - PLAN_TREE];
+    size_t len = strlen(whole);
+    return strncmp(name, whole, len) == 0 && name[len] == '/';
+}
+
 /* They are the same in every run, and looked for once. */
 static const struct lock_name *
 lock_names(void)
@@ -588,6 +613,11 @@ lock_names(void)
         else
             slot = lock_name_set(&names[i], i, 0);
     }
+    for (uint32_t i = PLAN_TREE; i < PLAN_TREE_END; i++) {
+        const char *text = tree_names[i - PLAN_TREE];
+        names[i].len = strlen(text);
+        memcpy(names[i].text, text, names[i].len + 1);
+    }
     return names;
 }
 
@@ -602,6 +632,12 @@ plan_lock_of(const char *name, size_t len, uint32_t locks, uint32_t *lock)
 {
     uint32_t number = 0;
 
+    for (uint32_t i = PLAN_TREE; i < PLAN_TREE_END && i < locks; i++)
+        if (text_equal(
+                text_make(name, len), text_from(tree_names[i - PLAN_TREE]))) {
+            *lock = i;
+            return true;
+        }
     for (size_t i = 5; i < len && name[i] >= '0' && name[i] <= '9'; i++)
         number = number < PLAN_LOCKS_MAX
                      ? 10 * number + (uint32_t)(name[i] - '0')
@@ -619,6 +655,8 @@ plan_lock_limit(const struct plan *plan, uint32_t lock)
     struct random random;
 
     random_init(&random, plan->seed * PLAN_LOCKS_MAX + lock);
+    if (plan->trees > 0 && plan_lock_is_tree(lock))
+        return 0;
     if (random_below(&random, 100) >= plan->semaphores)
         return 0;
     return (uint32_t)magnitude(&random, 1, 12);
@@ -636,7 +674,7 @@ plan_print(const struct plan *plan)
         "us skew=%.1fms fault=%.1fms\n%%: semaphores=%u shares=%u "
         "several=%u nests=%u keeps=%u watches=%u delays=%u conflicts=%u "
         "detaches=%u parts=%u awaits=%u wants=%u members=%u resizes=%u "
-        "upgrades=%u\n"
+        "upgrades=%u trees=%u\n"
         "leases: peers=%u short_ms=%u rolls=%u\n"
         "faults:",
         plan->seed, (double)plan->run_us / 1e6, plan->brokers, plan->clients,
@@ -646,7 +684,7 @@ plan_print(const struct plan *plan)
         (double)plan->fault_us / 1e3, plan->semaphores, plan->shares,
         plan->several, plan->nests, plan->keeps, plan->watches, plan->delays,
         plan->conflicts, plan->detaches, plan->parts, plan->awaits, plan->wants,
-        plan->members, plan->resizes, plan->upgrades, plan->peers,
+        plan->members, plan->resizes, plan->upgrades, plan->trees, plan->peers,
         plan->short_ms, plan->rolls);
     for (int i = 0; i < FAULT_COUNT; i++)
         if (plan->fault_weight[i] > 0)
@@ -694,6 +732,7 @@ plan_print(const struct plan *plan)
     X(wants)      \
     X(resizes)    \
     X(upgrades)   \
+    X(trees)      \
     X(run_us)
 
 static bool

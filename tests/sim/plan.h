@@ -136,9 +136,14 @@ struct plan {
     uint32_t parts;      /* holds of several permits that give some back */
     uint32_t resizes;    /* further steps of clients that RESIZE a semaphore */
     uint32_t upgrades;   /* shared LOCKs that are upgradable; and of upgrades */
+    uint32_t trees;      /* LOCKs with tree=1: by hand, and in no quorum */
 };
 
 #define PLAN_LOCKS_MAX 64
+
+/* These locks have the names of a whole and its parts. */
+#define PLAN_TREE     16
+#define PLAN_TREE_END 24
 
 /* Of the configuration: a key's name, its range, its value in that plan. */
 extern const char *const config_names[CONFIG_COUNT];
@@ -203,9 +208,22 @@ uint32_t plan_idle_ms(const struct plan *plan);
 
 void plan_draw(struct plan *plan, uint64_t seed, uint64_t run_us);
 
-/* The name of a lock, lock-N or lock-N.X. Two of three are in one slot of a
- * cluster, as far as Redis tells. So calls have several keys there too. */
+/* Of locks in a run, with those of a tree. */
+uint32_t plan_lock_count(const struct plan *plan);
+
+/* The name of a lock, lock-N or lock-N.X, or that of a tree. Two of three are
+ * in one slot of a cluster, as far as Redis tells. So calls have several keys
+ * there too. */
 const char *plan_lock_name(uint32_t lock);
+
+static inline bool
+plan_lock_is_tree(uint32_t lock)
+{
+    return lock >= PLAN_TREE && lock < PLAN_TREE_END;
+}
+
+/* Whether the second lock is a part of the first one, at any depth. */
+bool plan_lock_has_part(uint32_t lock, uint32_t part);
 
 /* The lock of that name among the first `locks`; false: none of them. */
 bool plan_lock_of(const char *name, size_t len, uint32_t locks, uint32_t *lock);

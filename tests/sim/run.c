@@ -97,7 +97,7 @@ run_plan(const struct plan *plan, bool trace, struct result *result)
     cover_into(plan->seed % COVER_EVERY == 0 ? &result->cover : NULL);
     log_init(trace ? run_log : NULL, LOG_DEBUG);
     world->net = net_create(world);
-    world->check = check_create(world, plan->locks);
+    world->check = check_create(world, plan_lock_count(plan));
     servers_create(world);
     brokers_create(world);
     clients_create(world);
