@@ -28,6 +28,7 @@ import planted_named
 import planted_quorum
 import planted_settled
 import planted_strict
+import planted_tree
 import planted_turns
 import planted_upgrades
 
@@ -38,7 +39,7 @@ FOLDERS = ("daemon", "proto", "lua", "conf", "tests/sim")
 GROUPS = (planted, planted_kinds, planted_settled, planted_strict,
           planted_quorum, planted_audit, planted_fence, planted_turns,
           planted_named, planted_change, planted_detached,
-          planted_upgrades)
+          planted_upgrades, planted_tree)
 
 # name: (place, what is there, the mistake, what it is, more changes). A place
 # is the name of a function, or a file for what is in none.

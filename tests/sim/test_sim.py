@@ -11,6 +11,7 @@ import tempfile
 import unittest
 
 import mutants
+import planted_tree
 import summary
 
 TREE = mutants.TREE
@@ -51,6 +52,11 @@ class SeedTest(unittest.TestCase):
                            "--twice", "--no-shrink")
         self.assertEqual(status, 0, text[-2000:])
         self.assertIn(" differed=0 ", text)
+
+    def test_trees(self):
+        status, text = run("--seed", "1", "--count", "8", "--seconds", "30",
+                           "--no-shrink", *planted_tree.SETTINGS)
+        self.assertEqual(status, 0, text[-2000:])
 
     def test_bad_options(self):
         for words in ((), ("--seed", "x"), ("--what",),
