@@ -26,8 +26,26 @@ KINDS = (
     ("watch", 1.5), ("unwatch", 1), ("await", 2), ("wrong", 1), ("break", 0.8),
     ("resume", 0.8), ("die", 0.4), ("quit", 0.2), ("kill", 0.1),
     ("abandon", 0.1), ("time_out", 0.3), ("lapse", 0.1), ("delayed", 0.3),
-    ("resize", 1.5), ("upgrade", 3),
+    ("resize", 1.5), ("upgrade", 3), ("tree", 1),
 )
+NODES = ("", "/a", "/b", "/a/1", "/a/1/x")  # of a tree with a root
+
+
+def tree_answer(held, actor, node, mode):
+    """The answer to a LOCK in a tree; None: it is no matter of a tree, or two
+    answers are right. `held`: (actor, node, mode), in the order of grants."""
+    codes = set()
+    for other, there, other_mode in held:
+        meets = there == node or there.startswith(node + "/") or \
+            node.startswith(there + "/")
+        if other == actor and (there == node or
+                               (mode, other_mode) == ("exclusive", "shared")):
+            return None  # its intention may be a shared one
+        if other == actor and meets:
+            codes.add("CONFLICT")
+        elif meets and "exclusive" in (mode, other_mode):
+            codes.add("TIMEOUT")
+    return (codes or {"OK"}).pop() if len(codes) < 2 else None
 
 
 class Player(Lane):
@@ -447,6 +465,31 @@ class Player(Lane):
                                   f"{line}, cancelled")
             del client.awaits[tag]
         return True
+
+    def do_tree(self):
+        """Wholes and parts of a tree of its own, until all are given back."""
+        actors = [a for a in self.actors() if not self.waits_of(a)]
+        root = self.names[0] + "-tree"
+        held = []
+        for _ in range(self.random.randint(2, 5) if actors else 0):
+            actor, node = self.random.choice(actors), self.random.choice(NODES)
+            mode = self.random.choice(("exclusive", "shared"))
+            code = tree_answer(held, actor, node, mode)
+            if code is None:
+                continue
+            wait = "200ms" if code == "TIMEOUT" else "10s"
+            owner = f" owner={actor[1]}" if actor[1] else ""
+            yield from self.simple(
+                self.clients[actor[0]], f"LOCK {root}{node} tree=1 mode={mode}"
+                f" wait={wait}{owner}", code)
+            if code == "OK":
+                held.append((actor, node, mode))
+        self.random.shuffle(held)
+        for actor, node, _ in held:
+            owner = f" owner={actor[1]}" if actor[1] else ""
+            yield from self.simple(self.clients[actor[0]],
+                                   f"UNLOCK {root}{node}{owner}")
+        return bool(actors)
 
     def do_break(self):
         names = [name for name in self.names if not any(
