@@ -489,16 +489,30 @@ SESSION_TEST(wanted_of_several)
     expect_wanted(rig, s, "* WANTED b waiters=1");
 }
 
-/* Before a quorum, other brokers tell again and again that they wait: that is
- * one wait more. */
-SESSION_TEST(wanted_elsewhere)
+/* Before a quorum no record tells of a wait. The news of the broker's own try
+ * does, until its waiters are known. */
+SESSION_TEST(wanted_here)
 {
     static const char ours[] = "Tbroker-1holdfast:{a}";
-    static const char told[] = "Tbroker-2holdfast:{a}";
 
     rig_lock(rig, s, "1 LOCK a wanted=1", 7);
     looked(rig, 0);
     rig_news(rig, ours, sizeof(ours) - 1);
+    rig_finish(rig, rig_op(rig, OP_INSPECT),
+        (struct op_result){.status = OP_OK, .holders = 1, .waiters = 1});
+    expect_wanted(rig, s, "* WANTED a waiters=1");
+    rig_news(rig, ours, sizeof(ours) - 1);
+    rig_no_op(rig);
+}
+
+/* Before a quorum, other brokers tell again and again that they wait: that is
+ * one wait more. */
+SESSION_TEST(wanted_elsewhere)
+{
+    static const char told[] = "Tbroker-2holdfast:{a}";
+
+    rig_lock(rig, s, "1 LOCK a wanted=1", 7);
+    looked(rig, 0);
     rig_news(rig, told, 5);
     rig_no_op(rig);
     for (int i = 0; i < 5; i++) {
@@ -586,6 +600,7 @@ core_watch_suite(void)
     tcase_add_test(tests, wanted_at_once);
     tcase_add_test(tests, wanted_and_upgraded);
     tcase_add_test(tests, wanted_of_several);
+    tcase_add_test(tests, wanted_here);
     tcase_add_test(tests, wanted_elsewhere);
     tcase_add_test(tests, wanted_and_watched);
     tcase_add_test(tests, wanted_and_moved);

@@ -270,15 +270,17 @@ watch_waits(struct core *core, struct text told)
 {
     size_t id_bytes = strlen(core->settings.broker_id);
 
-    if (told.len < id_bytes ||
-        memcmp(told.at, core->settings.broker_id, id_bytes) == 0)
+    if (told.len < id_bytes)
         return;
+    bool own = memcmp(told.at, core->settings.broker_id, id_bytes) == 0;
     struct lock *lock =
         watch_lock_of(core, text_make(told.at + id_bytes, told.len - id_bytes));
     if (lock == NULL || lock->waiters_watched == 0)
         return;
-    bool known = core->now_us < lock->news.elsewhere_us;
-    lock->news.elsewhere_us = core->now_us + WATCH_ELSEWHERE_US;
+    bool known = own ? lock->news.waiters > 0 /* which it counts itself */
+                     : core->now_us < lock->news.elsewhere_us;
+    if (!own)
+        lock->news.elsewhere_us = core->now_us + WATCH_ELSEWHERE_US;
     if (!known)
         watch_inspect(core, lock);
 }
