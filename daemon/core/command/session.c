@@ -348,9 +348,6 @@ session_resume(struct core *core, struct session *session,
         return "gen= must be larger than that of every earlier connection";
     table_remove(&core->session_table, &session->table);
     session->generation = generation;
-    session->since = other != NULL && generation == other->generation + 1
-                         ? other->since
-                         : generation;
     if (other == NULL) {
         session_set_id(core, session, told);
         return NULL;

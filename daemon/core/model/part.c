@@ -179,6 +179,48 @@ part_leaves(struct core *core, struct ticket *part, const struct ticket *except)
     }
 }
 
+static bool
+intent_is_of(const struct ticket *intent, const struct ticket *part)
+{
+    return part->part && part->who == intent->who &&
+           name_is_above(lock_name(intent->lock), lock_name(part->lock));
+}
+
+bool
+part_moves(struct core *core, struct ticket *part)
+{
+    uint32_t generation = part->session->generation;
+    struct text name = lock_name(part->lock);
+    bool moves = false;
+
+    require(part->part && part->state == TICKET_HELD);
+    while (name_above(&name)) {
+        struct ticket *intent = part_intent(core, part, name);
+        if (intent == NULL ||
+            (intent->generation == generation && !intent->moving))
+            continue;
+        intent->generation = generation;
+        intent->moving = true;
+        intent->renew_us = core->now_us;
+        ticket_arm(core, intent);
+        moves = true;
+    }
+    return moves;
+}
+
+void
+intent_renewed(struct core *core, const struct ticket *intent)
+{
+    require(intent->state == TICKET_HELD && ticket_is_intent(intent));
+    if (intent->holds == 0 || intent->generation == 1)
+        return;
+    LIST_EACH (link, &intent->session->tickets) {
+        struct ticket *part = container_of(link, struct ticket, session_link);
+        if (intent_is_of(intent, part) && !list_empty(&part->requests))
+            ticket_stir(core, part);
+    }
+}
+
 static void
 intent_ends(struct core *core, const struct ticket *intent)
 {
@@ -186,8 +228,7 @@ intent_ends(struct core *core, const struct ticket *intent)
         return;
     LIST_EACH (link, &intent->session->tickets) {
         struct ticket *part = container_of(link, struct ticket, session_link);
-        if (!part->part || part->who != intent->who ||
-            !name_is_above(lock_name(intent->lock), lock_name(part->lock)))
+        if (!intent_is_of(intent, part))
             continue;
         part_leaves(core, part, intent);
         part->uprooted = true;
@@ -203,14 +244,6 @@ part_unheld(struct core *core, struct ticket *ticket)
         part_leaves(core, ticket, NULL);
     if (ticket_is_intent(ticket))
         intent_ends(core, ticket);
-}
-
-bool
-part_is_whole(const struct ticket *ticket)
-{
-    if (!ticket->ask.part)
-        return true;
-    return ticket->part && ticket->generation >= ticket->session->since;
 }
 
 uint64_t
@@ -242,8 +275,7 @@ part_check(const struct core *core, const struct ticket *ticket)
     LIST_EACH (link, &ticket->session->tickets) {
         const struct ticket *part =
             container_of(link, struct ticket, session_link);
-        parts += part->part && part->who == ticket->who &&
-                 name_is_above(lock_name(ticket->lock), lock_name(part->lock));
+        parts += intent_is_of(ticket, part);
     }
     require(parts <= ticket->holds);
 }

@@ -51,9 +51,13 @@ void part_unheld(struct core *core, struct ticket *ticket);
  * gets one more hold. The caller arms the timer. */
 void part_join(struct core *core, struct ticket *part);
 
-/* Whether nobody else can have had a name above since the part was granted: it
- * has its intentions, and its session was at no other broker since. */
-bool part_is_whole(const struct ticket *ticket);
+/* The session's latest connection goes on with the part: whether Redis must be
+ * asked first if the intentions are still there. It is asked then, and the part
+ * is stirred at the answers. */
+bool part_moves(struct core *core, struct ticket *part);
+
+/* The intention was renewed: requests of its parts may wait for that. */
+void intent_renewed(struct core *core, const struct ticket *intent);
 
 /* The soonest deadline of the intentions; NEVER: the ticket is no part. */
 uint64_t part_deadline_us(const struct core *core, const struct ticket *ticket);

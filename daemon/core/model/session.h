@@ -73,7 +73,6 @@ struct session {
     uint8_t id[16];                   /* secret: see session_table.c */
     uint64_t silence_us; /* TCP ends the session no sooner, or NEVER */
     uint32_t generation; /* the client's count of its connections */
-    uint32_t since; /* first of those that were all at this broker, in a row */
     uint32_t watch_count;
     uint32_t member_bytes; /* of WATCH members=1, that may not be read yet */
     struct user *user;     /* ref; NULL: it is not known who it is */

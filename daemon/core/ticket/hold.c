@@ -457,7 +457,8 @@ hold_lock(struct core *core, struct ticket *ticket, struct request *request)
         hold_reenter(core, ticket, request);
         return false;
     }
-    if (ticket_reclaims(core, ticket))
+    if (ticket_reclaims(core, ticket) ||
+        (ticket->part && part_moves(core, ticket)))
         return true;
     if (shares) {
         ticket->ask.mode = MODE_SHARED;
@@ -627,10 +628,15 @@ hold_claim(struct core *core, struct ticket *ticket, struct request *request)
         hold_gone(core, ticket);
         return false;
     }
-    if (ticket->fence != request->fence || !part_is_whole(ticket)) {
+    /* A part without intentions was granted to nobody who heard of it. */
+    if (ticket->fence != request->fence ||
+        (ticket->ask.part && !ticket->part)) {
         request_refuse(core, request, ERROR_LOST, NULL);
         return false;
     }
+    /* The session may have moved an intention, and given it back there. */
+    if (ticket->part && part_moves(core, ticket))
+        return true;
     if (ours && !ticket->moving) {
         hold_claimed(core, ticket, request);
         return false;

@@ -129,6 +129,8 @@ hold_renewed(struct core *core, struct ticket *ticket, const struct op *op)
     } else if (late) {
         hold_event(core, ticket, EVENT_SAFE);
     }
+    if (ticket_is_intent(ticket))
+        intent_renewed(core, ticket);
     ticket_arm(core, ticket);
     if (request != NULL &&
         (request->command == COMMAND_RENEW || request->command == COMMAND_NOTE))
