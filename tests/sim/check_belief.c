@@ -70,6 +70,8 @@ permits_compare(struct check *check, uint32_t lock, uint32_t limit)
         if (belief->began_us < since_us)
             since_us = belief->began_us;
     }
+    /* Several RESIZEs may have been carried out within one call. */
+    limit = limit_since(check, lock, limit, lease_before(check, since_us));
     if (awake > limit)
         check_broken(check, PROMISE_EXCLUSION, lease_before(check, since_us),
             "lock-%" PRIu32 ": %" PRIu64

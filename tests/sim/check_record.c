@@ -636,9 +636,15 @@ record_judge(struct check *check, uint32_t lock, const struct record *record,
 {
     bool moved = before->machine != version->machine;
 
+    /* RESIZEs under way may have been carried out within one call. After a
+     * smaller limit its holders keep their permits. */
+    uint32_t most = limit_since(check, lock,
+        limit_most(check, lock, record->limit), before->written_us);
+    if (check->world->plan.resizes > 0 && version->used <= before->used)
+        most = UINT32_MAX;
+
     if (wrong == NULL)
-        wrong = record_wrong(record, version,
-            limit_most(check, lock, record->limit),
+        wrong = record_wrong(record, version, most,
             moved || queue_untouched(before, version),
             check->world->plan.settle_ms > 0);
     version->damaged = wrong != NULL;
