@@ -79,6 +79,26 @@ hold_note_margin(struct core *core, const struct ticket *ticket)
         left_us / core->settings.lease_ms);
 }
 
+/* The record knows the hold as this generation's. Another broker may have
+ * changed it. */
+static void
+hold_moved(
+    struct core *core, struct ticket *ticket, const struct op_result *result)
+{
+    uint32_t left = result->ask.permits;
+
+    require(ticket->state == TICKET_HELD);
+    hold_was_foreign(core, ticket, result);
+    ticket->moving = false;
+    if (result->ask.mode == MODE_SHARED && !ticket->upgrade &&
+        !ticket_is_intent(ticket))
+        ticket->ask.mode = MODE_SHARED;
+    if (!ticket->note_due)
+        ticket_set_note(ticket, result->note);
+    if (left > 0 && left < ticket->ask.permits)
+        ticket->ask.permits = left;
+}
+
 static void
 hold_renewed(struct core *core, struct ticket *ticket, const struct op *op)
 {
@@ -109,19 +129,8 @@ hold_renewed(struct core *core, struct ticket *ticket, const struct op *op)
         ticket->downgrade = DOWNGRADE_DONE;
     if (op->notes)
         ticket->note_due = false;
-    if (op->moves) {
-        hold_was_foreign(core, ticket, result);
-        ticket->moving = false;
-        if (result->ask.mode == MODE_SHARED && !ticket->upgrade &&
-            !ticket_is_intent(ticket))
-            ticket->ask.mode =
-                MODE_SHARED;   /* another broker may have said so */
-        if (!ticket->note_due) /* or have changed its note */
-            ticket_set_note(ticket, result->note);
-        uint32_t left = result->ask.permits; /* or given some back */
-        if (left > 0 && left < ticket->ask.permits)
-            ticket->ask.permits = left;
-    }
+    if (op->moves)
+        hold_moved(core, ticket, result);
     hold_believe(core, ticket, result->sent_us, result->ttl_ms);
     if (late && core->now_us >= ticket->jeopardy_us) {
         ticket->jeopardy = true; /* a part, whose intention is late */
