@@ -21,11 +21,15 @@ check_clock_set(struct check *check)
     check->clocks_set = true;
 }
 
-/* An order may be carried out so long after it was sent. */
+/* An order may be carried out so long after it was sent. A broker that was
+ * stopped does so when it runs again. */
 static uint64_t
 order_us(const struct check *check)
 {
-    return (uint64_t)check->world->plan.redis_timeout_ms * 2000 + 10000000;
+    const struct plan *plan = &check->world->plan;
+    uint64_t us = (uint64_t)plan->redis_timeout_ms * 2000 + 10000000;
+
+    return plan->fault_weight[FAULT_broker_stop] > 0 ? us + plan->run_us : us;
 }
 
 /* Why it may be gone; FAULT_COUNT: it may not. A strict failover keeps what was
