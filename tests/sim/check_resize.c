@@ -41,6 +41,15 @@ check_resizes(struct check *check, uint32_t lock, uint32_t limit)
     subject->resizes[at].ended_us = WORLD_NEVER;
 }
 
+/* Its end may have passed, and no call has struck it out since. */
+static bool
+stand_holds(const struct subject *subject, const struct stand *stand)
+{
+    const struct machine *machine = subject->version.machine;
+
+    return machine == NULL || stand->ends_ms > check_clock_ms(machine);
+}
+
 /* Whether a hold that a client was told of before then stands. */
 static bool
 lock_stood(const struct check *check, uint32_t lock, uint64_t since_us)
@@ -51,6 +60,7 @@ lock_stood(const struct check *check, uint32_t lock, uint64_t since_us)
          at = check->beliefs[at].next)
         for (uint32_t i = 0; i < subject->version.live; i++)
             if (check->beliefs[at].began_us < since_us &&
+                stand_holds(subject, &subject->version.stands[i]) &&
                 subject->version.stands[i].fence == check->beliefs[at].fence)
                 return true;
     return false;
