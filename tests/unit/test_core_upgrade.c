@@ -55,10 +55,11 @@ SESSION_TEST(is_given_back)
         rig, s, "2 LOCK a mode=upgradable", "2 OK fence=5 ttl_ms=~ count=2");
     rig_ask(rig, s, "3 UNLOCK a", "3 OK count=1");
     struct op *op = upgrading(rig, s, "4 LOCK a note=writes");
+    uint64_t told = op->request;
     ck_assert(!op->no_queue);
     rig_queued(rig, op);
     rig_silent(rig, s);
-    rig_hint(rig, op->request);
+    rig_hint(rig, told);
     rig_granted(rig, rig_op(rig, OP_RENEW), 9);
     rig_expect(rig, s, "4 OK fence=9 ttl_ms=~ count=2 upgrade=1");
     rig_ask(rig, s, "5 LOCK a", "5 OK fence=9 ttl_ms=~ count=3 upgrade=1");
@@ -253,13 +254,14 @@ RIG_TEST(is_not_known_to_a_later_connection, rig_new())
     if (_i == 1) { /* the LOCK goes on with that wait */
         rig_say(rig, t, "2 LOCK a");
         struct op *op = rig_op(rig, OP_RENEW);
+        uint64_t told = op->request;
         ck_assert_uint_eq(op->owner_hash[0], OWNER_UPGRADE);
         rig_finish(rig, op,
             (struct op_result){.status = OP_WAITING,
                 .ahead = 1,
                 .again_ms = 1000,
                 .ask = {.mode = MODE_UPGRADE, .permits = 1}});
-        rig_hint(rig, op->request);
+        rig_hint(rig, told);
         rig_granted(rig, rig_op(rig, OP_RENEW), 9);
         rig_expect(rig, t, "2 OK fence=9 ttl_ms=~ count=2 upgrade=1");
         return;

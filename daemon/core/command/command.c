@@ -119,7 +119,7 @@ static void
 command_to_ticket(
     struct core *core, struct request *request, const struct request_line *line)
 {
-    const char *limit;
+    const char *limit = NULL;
     bool upgrade = request_value(line, REQUEST_KEY_UPGRADE, 0) != 0;
     struct ticket *ticket = (request->command == COMMAND_LOCK ? ticket_for_lock
                              : upgrade ? ticket_obtain_upgrade
