@@ -209,9 +209,6 @@ void
 check_stale_fence(struct check *check, uint32_t lock, uint64_t fence,
     uint64_t since_us, const char *who)
 {
-    /* A hold that was given back may have come back in a failover since. */
-    if (fence > 1)
-        since_us = 0;
     broken_by(check, PROMISE_STALE, DAMAGES, lease_before(check, since_us),
         "lock-%" PRIu32 ": %s is told OK, and fence %" PRIu64
         " is of no detached hold",

@@ -163,7 +163,8 @@ baton_give_back(struct client *client, struct baton *baton)
     if (request == NULL)
         return;
     /* A node of a quorum that was away may have it still. */
-    request->stale = baton->given && client->world->plan.quorum == 0;
+    request->stale = baton->given_us > 0 && client->world->plan.quorum == 0;
+    request->given_us = baton->given_us;
     if (baton->belief != 0 && baton->renewals == 0)
         request->true_until = baton->true_until;
     wire_end(client);
@@ -182,7 +183,8 @@ baton_prolong(struct client *client, struct baton *baton, uint32_t term_ms)
 
     if (request == NULL)
         return;
-    request->stale = baton->given;
+    request->stale = baton->given_us > 0;
+    request->given_us = baton->given_us;
     request->lease_ms = term_ms;
     if (baton->belief != 0 && baton->renewals == 0)
         request->true_until = baton->true_until;
@@ -322,8 +324,10 @@ detached_ok(struct client *client, const struct request *request,
     struct world *world = client->world;
 
     if (request->stale) {
+        /* A hold that was given back may have come back since. */
         check_stale_fence(world->check, request->lock, request->fence,
-            request->true_sent_us, client->machine->name);
+            request->given_us > 0 ? request->given_us : request->true_sent_us,
+            client->machine->name);
         return;
     }
     if (request->verb == VERB_PROLONG) {
@@ -335,7 +339,7 @@ detached_ok(struct client *client, const struct request *request,
     check_given_back(
         world->check, request->lock, request->fence, client->machine->name);
     if (baton != NULL)
-        baton->given = true;
+        baton->given_us = world->now_us;
 }
 
 void

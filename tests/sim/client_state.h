@@ -86,6 +86,7 @@ struct request {
     uint32_t keep_ms;    /* HELLO */
     uint32_t items;      /* that came, of a list */
     bool stale;          /* with another fence than the hold's, on purpose */
+    uint64_t given_us;   /* when its detached hold was given back; 0: not */
     bool beside;         /* the owner may have another hold of the lock */
     bool cancelled;
     bool progress;

@@ -125,7 +125,7 @@ struct baton {
     uint32_t renewals;    /* with an end that may come true */
     uint32_t turn;        /* of the latest of them */
     uint32_t unlocks;     /* that were sent */
-    bool given;           /* an UNLOCK was answered OK */
+    uint64_t given_us;    /* when an UNLOCK was answered OK; 0: not */
     uint64_t true_began;  /* when its OK came */
     uint64_t true_until;  /* the end that was told, or an earlier one */
     uint64_t true_cap;    /* the earliest end that these may bring */
