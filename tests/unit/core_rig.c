@@ -436,6 +436,33 @@ rig_op(struct rig *rig, enum op_kind kind)
     return rig->ops[0];
 }
 
+struct op *
+rig_op_on(struct rig *rig, enum op_kind kind, const char *name)
+{
+    struct op *op = rig_op(rig, kind);
+
+    if (!text_equal(op->name, text_from(name)))
+        ck_abort_msg("an operation on %.*s instead of %s", (int)op->name.len,
+            op->name.at, name);
+    return op;
+}
+
+uint64_t
+rig_grant_on(struct rig *rig, const char *name, uint64_t fence)
+{
+    struct op *op = rig_op_on(rig, OP_ACQUIRE, name);
+    uint64_t request = op->request;
+
+    rig_granted(rig, op, fence);
+    return request;
+}
+
+void
+rig_released_on(struct rig *rig, const char *name)
+{
+    rig_status(rig, rig_op_on(rig, OP_RELEASE, name), OP_OK);
+}
+
 void
 rig_no_op(struct rig *rig)
 {

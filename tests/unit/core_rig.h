@@ -134,6 +134,15 @@ void rig_ask(
 
 /* The oldest operation not finished yet, which is of that kind. */
 struct op *rig_op(struct rig *rig, enum op_kind kind);
+
+/* Likewise, and for that lock. */
+struct op *rig_op_on(struct rig *rig, enum op_kind kind, const char *name);
+
+/* Grants the OP_ACQUIRE on that lock, the oldest one. Returns its request. */
+uint64_t rig_grant_on(struct rig *rig, const char *name, uint64_t fence);
+
+/* Finishes the OP_RELEASE on that lock, the oldest one. */
+void rig_released_on(struct rig *rig, const char *name);
 void rig_no_op(struct rig *rig);
 
 /* Gives an operation back; sent when asked where `sent_us` is 0. */

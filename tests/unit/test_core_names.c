@@ -10,44 +10,20 @@
 
 Suite *core_names_suite(void);
 
-/* The oldest operation is of that kind, and for that lock. */
-static struct op *
-op_on(struct rig *rig, enum op_kind kind, const char *name)
-{
-    struct op *op = rig_op(rig, kind);
-
-    if (!text_equal(op->name, text_from(name)))
-        ck_abort_msg("an operation on %.*s instead of %s", (int)op->name.len,
-            op->name.at, name);
-    return op;
-}
-
-static void
-grant_on(struct rig *rig, const char *name, uint64_t fence)
-{
-    rig_granted(rig, op_on(rig, OP_ACQUIRE, name), fence);
-}
-
-static void
-released_on(struct rig *rig, const char *name)
-{
-    rig_status(rig, op_on(rig, OP_RELEASE, name), OP_OK);
-}
-
 /* One after the other in the order of their bytes, answered in its own. */
 SESSION_TEST(order)
 {
     rig_say(rig, s, "1 LOCK c aa b a");
-    grant_on(rig, "a", 4);
+    rig_grant_on(rig, "a", 4);
     ck_assert_uint_eq(rig->op_count, 1);
-    grant_on(rig, "aa", 3);
+    rig_grant_on(rig, "aa", 3);
     rig_ask(rig, s, "2 HELD", "2 OK n=0");
-    grant_on(rig, "b", 2);
+    rig_grant_on(rig, "b", 2);
     rig_silent(rig, s);
-    grant_on(rig, "c", 1);
+    rig_grant_on(rig, "c", 1);
     rig_expect(rig, s, "1 OK fence=1,3,2,4 ttl_ms=~ count=1");
     rig_say(rig, s, "3 UNLOCK aa");
-    released_on(rig, "aa");
+    rig_released_on(rig, "aa");
     rig_expect(rig, s, "3 OK count=0");
     rig_say(rig, s, "4 HELD");
     for (int i = 0; i < 3; i++)
@@ -81,8 +57,8 @@ SESSION_TEST(rolled_back)
 {
     int how = _i;
     rig_say(rig, s, "1 LOCK b a wait=100 progress=1 deadlock=0");
-    grant_on(rig, "a", 4);
-    struct op *op = op_on(rig, OP_ACQUIRE, "b");
+    rig_grant_on(rig, "a", 4);
+    struct op *op = rig_op_on(rig, OP_ACQUIRE, "b");
     if (how < 3) {
         rig_queued(rig, op);
         rig_expect(rig, s, "1 QUEUED name=b position=1");
@@ -114,11 +90,11 @@ SESSION_TEST(rolled_back)
 SESSION_TEST(at_once)
 {
     rig_say(rig, s, "1 LOCK a b wait=0");
-    ck_assert(op_on(rig, OP_ACQUIRE, "a")->no_queue);
-    grant_on(rig, "a", 4);
-    rig_status(rig, op_on(rig, OP_ACQUIRE, "b"), OP_BUSY);
+    ck_assert(rig_op_on(rig, OP_ACQUIRE, "a")->no_queue);
+    rig_grant_on(rig, "a", 4);
+    rig_status(rig, rig_op_on(rig, OP_ACQUIRE, "b"), OP_BUSY);
     rig_expect(rig, s, "1 ERR BUSY retry=1 name=b");
-    released_on(rig, "a");
+    rig_released_on(rig, "a");
     rig_no_op(rig);
 }
 
@@ -128,9 +104,9 @@ SESSION_TEST(too_slow)
     rig_say(rig, s, "1 LOCK a b wait=50");
     rig_pass(rig, 200);
     rig_silent(rig, s);
-    grant_on(rig, "a", 4);
+    rig_grant_on(rig, "a", 4);
     rig_expect(rig, s, "1 ERR UNAVAILABLE retry=1 name=b");
-    released_on(rig, "a");
+    rig_released_on(rig, "a");
     rig_no_op(rig);
 }
 
@@ -140,7 +116,7 @@ SESSION_TEST(reentry)
     bool fails = _i;
     rig_lock(rig, s, "1 LOCK a", 4);
     rig_say(rig, s, "2 LOCK b a");
-    struct op *op = op_on(rig, OP_ACQUIRE, "b");
+    struct op *op = rig_op_on(rig, OP_ACQUIRE, "b");
     rig_ask(rig, s, "3 HELD", "3 ITEM name=a fence=4 ttl_ms=~ count=1");
     rig_expect(rig, s, "3 OK n=1");
     if (fails) {
@@ -152,7 +128,7 @@ SESSION_TEST(reentry)
         rig_ask(rig, s, "4 UNLOCK a", "4 OK count=1");
     }
     rig_say(rig, s, "5 UNLOCK a");
-    released_on(rig, "a");
+    rig_released_on(rig, "a");
     rig_expect(rig, s, "5 OK count=0");
 }
 
@@ -164,9 +140,9 @@ SESSION_TEST(in_order)
 
     rig_say(rig, s, "1 LOCK a b");
     rig_say(rig, s, "2 UNLOCK b");
-    grant_on(rig, "a", 4);
-    uint64_t request = op_on(rig, OP_ACQUIRE, "b")->request;
-    rig_queued(rig, op_on(rig, OP_ACQUIRE, "b"));
+    rig_grant_on(rig, "a", 4);
+    uint64_t request = rig_op_on(rig, OP_ACQUIRE, "b")->request;
+    rig_queued(rig, rig_op_on(rig, OP_ACQUIRE, "b"));
     rig_say(rig, s, "3 UNLOCK a");
     rig_say(rig, s, "4 RENEW a lease=3s");
     rig_ask(rig, s, "5 HELD", "5 OK n=0");
@@ -174,18 +150,18 @@ SESSION_TEST(in_order)
     if (ends == 0) {
         rig_ask(rig, s, "6 CANCEL 1", "1 ERR CANCELLED retry=1 name=b");
         rig_expect(rig, s, "6 OK");
-        released_on(rig, "a");
-        released_on(rig, "b");
+        rig_released_on(rig, "a");
+        rig_released_on(rig, "b");
         rig_expect(rig, s, "3 ERR NOTHELD retry=0");
         rig_expect(rig, s, "4 ERR NOTHELD retry=0");
         rig_expect(rig, s, "2 ERR NOTHELD retry=0");
     } else {
         rig_hint(rig, request);
-        rig_granted(rig, op_on(rig, OP_RENEW, "b"), 5);
+        rig_granted(rig, rig_op_on(rig, OP_RENEW, "b"), 5);
         rig_expect(rig, s, "1 OK fence=4,5 ttl_ms=~ count=1");
-        released_on(rig, "b");
+        rig_released_on(rig, "b");
         rig_expect(rig, s, "2 OK count=0");
-        released_on(rig, "a");
+        rig_released_on(rig, "a");
         rig_expect(rig, s, "3 OK count=0");
         rig_expect(rig, s, "4 ERR NOTHELD retry=0");
     }
@@ -198,9 +174,9 @@ SESSION_TEST(impatient_behind_it)
     rig_say(rig, s, "1 LOCK a b d deadlock=0");
     rig_say(rig, s, "2 LOCK d e wait=100");
     rig_say(rig, s, "3 LOCK e wait=0");
-    grant_on(rig, "a", 4);
+    rig_grant_on(rig, "a", 4);
     rig_silent(rig, s);
-    rig_queued(rig, op_on(rig, OP_ACQUIRE, "b"));
+    rig_queued(rig, rig_op_on(rig, OP_ACQUIRE, "b"));
     rig_expect(rig, s, "3 ERR BUSY retry=1");
     rig_ask(rig, s, "4 LOCK d wait=0", "4 ERR BUSY retry=1");
     rig_silent(rig, s);
@@ -213,14 +189,14 @@ SESSION_TEST(impatient_behind_it)
 SESSION_TEST(part_lost)
 {
     rig_say(rig, s, "1 LOCK a b");
-    uint64_t request = op_on(rig, OP_ACQUIRE, "a")->request;
-    grant_on(rig, "a", 4);
-    rig_queued(rig, op_on(rig, OP_ACQUIRE, "b"));
+    uint64_t request = rig_op_on(rig, OP_ACQUIRE, "a")->request;
+    rig_grant_on(rig, "a", 4);
+    rig_queued(rig, rig_op_on(rig, OP_ACQUIRE, "b"));
     rig_broken(rig, request, 4);
     rig_expect(rig, s, "1 ERR UNAVAILABLE retry=1 name=a");
     rig_silent(rig, s);
     ck_assert_uint_eq(rig->op_count, 2);
-    released_on(rig, rig->ops[0]->name.at[0] == 'a' ? "a" : "b");
+    rig_released_on(rig, rig->ops[0]->name.at[0] == 'a' ? "a" : "b");
     (void)rig_op(rig, OP_RELEASE);
 }
 
@@ -228,14 +204,14 @@ SESSION_TEST(part_lost)
 SESSION_TEST(lease)
 {
     rig_say(rig, s, "1 LOCK a b lease=3s deadlock=0");
-    ck_assert_uint_eq(op_on(rig, OP_ACQUIRE, "a")->ask.hold_ms, 0);
-    grant_on(rig, "a", 4);
-    uint64_t request = op_on(rig, OP_ACQUIRE, "b")->request;
-    rig_queued(rig, op_on(rig, OP_ACQUIRE, "b"));
+    ck_assert_uint_eq(rig_op_on(rig, OP_ACQUIRE, "a")->ask.hold_ms, 0);
+    rig_grant_on(rig, "a", 4);
+    uint64_t request = rig_op_on(rig, OP_ACQUIRE, "b")->request;
+    rig_queued(rig, rig_op_on(rig, OP_ACQUIRE, "b"));
     rig_pass(rig, 5000);
     rig_silent(rig, s);
     rig_hint(rig, request);
-    rig_granted(rig, op_on(rig, OP_RENEW, "b"), 5);
+    rig_granted(rig, rig_op_on(rig, OP_RENEW, "b"), 5);
     uint64_t had_us = rig->now_us;
     rig_expect(rig, s, "1 OK fence=4,5 ttl_ms=~ count=1");
     unsigned ends = 0;
@@ -257,15 +233,15 @@ SESSION_TEST(lease)
 SESSION_TEST(not_shared_meanwhile)
 {
     rig_say(rig, s, "1 LOCK a b");
-    grant_on(rig, "a", 4);
-    rig_queued(rig, op_on(rig, OP_ACQUIRE, "b"));
+    rig_grant_on(rig, "a", 4);
+    rig_queued(rig, rig_op_on(rig, OP_ACQUIRE, "b"));
     rig_say(rig, s, "2 LOCK a mode=shared");
     rig_no_op(rig);
     rig_ask(rig, s, "3 CANCEL 1", "1 ERR CANCELLED retry=1 name=b");
     rig_expect(rig, s, "3 OK");
-    released_on(rig, "a");
-    released_on(rig, "b");
-    ck_assert(op_on(rig, OP_ACQUIRE, "a")->ask.mode == MODE_SHARED);
+    rig_released_on(rig, "a");
+    rig_released_on(rig, "b");
+    ck_assert(rig_op_on(rig, OP_ACQUIRE, "a")->ask.mode == MODE_SHARED);
 }
 
 /* Of a session that is kept the parts stand, for the LOCK that comes again. */
@@ -276,17 +252,17 @@ SESSION_TEST(kept)
     rig_say(rig, s, "HELLO keep=10s");
     (void)rig_line(rig, s);
     rig_say(rig, s, "1 LOCK a b");
-    grant_on(rig, "a", 4);
-    rig_queued(rig, op_on(rig, OP_ACQUIRE, "b"));
+    rig_grant_on(rig, "a", 4);
+    rig_queued(rig, rig_op_on(rig, OP_ACQUIRE, "b"));
     rig_event(rig, s, CORE_DROP);
     rig_no_op(rig);
     rig_resume(rig, s, t, 2, "");
     (void)rig_line(rig, t);
     rig_say(rig, t, "1 LOCK a b");
-    struct op *op = op_on(rig, OP_RENEW, "a");
+    struct op *op = rig_op_on(rig, OP_RENEW, "a");
     ck_assert(op->moves && op->generation == 2);
     rig_granted(rig, op, 4);
-    op = op_on(rig, OP_RENEW, "b");
+    op = rig_op_on(rig, OP_RENEW, "b");
     ck_assert(op->moves && op->generation == 2);
     rig_finish(rig, op,
         (struct op_result){.status = OP_OK,
@@ -304,10 +280,10 @@ SESSION_TEST(least_of_all)
     rig_lock(rig, s, "1 LOCK a lease=3s", 4);
     rig_lock(rig, s, "2 LOCK c", 5);
     rig_say(rig, s, "3 LOCK c b a lease=2500");
-    grant_on(rig, "b", 6);
+    rig_grant_on(rig, "b", 6);
     rig_expect(rig, s, "3 OK fence=5,6,4 ttl_ms=2473 count=1 ignored=lease");
     ck_assert_uint_eq(rig->op_count, 1);
-    struct op *op = op_on(rig, OP_RENEW, "b");
+    struct op *op = rig_op_on(rig, OP_RENEW, "b");
     ck_assert(op->sets_end);
     rig_granted(rig, op, 6);
     rig_pass(rig, 2490);
@@ -327,7 +303,7 @@ SESSION_TEST(least_count)
     rig_lock(rig, s, "1 LOCK b", 4);
     rig_ask(rig, s, "2 LOCK b", "2 OK fence=4 ttl_ms=~ count=2");
     rig_say(rig, s, "3 LOCK a b");
-    grant_on(rig, "a", 5);
+    rig_grant_on(rig, "a", 5);
     rig_expect(rig, s, "3 OK fence=5,4 ttl_ms=~ count=1");
     rig_ask(rig, s, "4 LOCK a b", "4 OK fence=5,4 ttl_ms=~ count=2");
 }
@@ -339,8 +315,8 @@ SESSION_TEST(drained)
     rig_say(rig, s, keeps ? "HELLO keep=10s" : "HELLO");
     (void)rig_line(rig, s);
     rig_say(rig, s, "1 LOCK a b");
-    grant_on(rig, "a", 4);
-    rig_queued(rig, op_on(rig, OP_ACQUIRE, "b"));
+    rig_grant_on(rig, "a", 4);
+    rig_queued(rig, rig_op_on(rig, OP_ACQUIRE, "b"));
     rig_stop(rig);
     rig_pass(rig, 10);
     rig_expect(rig, s, "* DRAIN grace_ms=10000");
@@ -359,8 +335,8 @@ SESSION_TEST(kept_and_not_put_again)
     rig_say(rig, s, "HELLO keep=5s");
     (void)rig_line(rig, s);
     rig_say(rig, s, "1 LOCK a b");
-    grant_on(rig, "a", 4);
-    rig_queued(rig, op_on(rig, OP_ACQUIRE, "b"));
+    rig_grant_on(rig, "a", 4);
+    rig_queued(rig, rig_op_on(rig, OP_ACQUIRE, "b"));
     rig_event(rig, s, CORE_DROP);
     rig_resume(rig, s, t, 2, " keep=5s");
     (void)rig_line(rig, t);
@@ -406,9 +382,9 @@ SESSION_TEST(unlock)
     ck_assert_uint_eq(rig->op_count, row->releases);
     if (row->releases > 0) {
         rig_silent(rig, s);
-        rig_status(rig, op_on(rig, OP_RELEASE, "b"), row->status);
+        rig_status(rig, rig_op_on(rig, OP_RELEASE, "b"), row->status);
         rig_silent(rig, s);
-        rig_status(rig, op_on(rig, OP_RELEASE, "m"), row->status);
+        rig_status(rig, rig_op_on(rig, OP_RELEASE, "m"), row->status);
     }
     rig_expect(rig, s, row->answer);
     rig_ask(rig, s, "10 HELD",
@@ -420,13 +396,13 @@ SESSION_TEST(unlock_in_order)
 {
     rig_lock(rig, s, "1 LOCK a", 4);
     rig_say(rig, s, "2 LOCK b deadlock=0");
-    rig_queued(rig, op_on(rig, OP_ACQUIRE, "b"));
+    rig_queued(rig, rig_op_on(rig, OP_ACQUIRE, "b"));
     rig_say(rig, s, "3 UNLOCK b a");
-    released_on(rig, "a");
+    rig_released_on(rig, "a");
     rig_silent(rig, s);
     rig_ask(rig, s, "4 CANCEL 2", "2 ERR CANCELLED retry=1");
     rig_expect(rig, s, "4 OK");
-    released_on(rig, "b");
+    rig_released_on(rig, "b");
     rig_expect(rig, s, "3 ERR NOTHELD retry=0 name=b released=1");
 }
 
@@ -437,8 +413,8 @@ SESSION_TEST(unlock_and_go)
     rig_lock(rig, s, "2 LOCK b", 5);
     rig_say(rig, s, "3 UNLOCK b c a");
     rig_event(rig, s, CORE_DROP);
-    released_on(rig, "a");
-    released_on(rig, "b");
+    rig_released_on(rig, "a");
+    rig_released_on(rig, "b");
     rig_no_op(rig);
 }
 

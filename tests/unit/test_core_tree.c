@@ -10,18 +10,6 @@
 
 Suite *core_tree_suite(void);
 
-/* The oldest operation is of that kind, and for that lock. */
-static struct op *
-op_on(struct rig *rig, enum op_kind kind, const char *name)
-{
-    struct op *op = rig_op(rig, kind);
-
-    if (!text_equal(op->name, text_from(name)))
-        ck_abort_msg("an operation on %.*s instead of %s", (int)op->name.len,
-            op->name.at, name);
-    return op;
-}
-
 /* The operation on that lock, of any age. */
 static struct op *
 op_for(struct rig *rig, enum op_kind kind, const char *name)
@@ -35,22 +23,6 @@ op_for(struct rig *rig, enum op_kind kind, const char *name)
     return NULL;
 }
 
-static uint64_t
-grant_on(struct rig *rig, const char *name, uint64_t fence)
-{
-    struct op *op = op_on(rig, OP_ACQUIRE, name);
-    uint64_t request = op->request;
-
-    rig_granted(rig, op, fence);
-    return request;
-}
-
-static void
-released_on(struct rig *rig, const char *name)
-{
-    rig_status(rig, op_on(rig, OP_RELEASE, name), OP_OK);
-}
-
 /* `shop/17` is held by tag 1, fence 5, with an intention on `shop`, fence 4.
  * Returns the request of the intention. */
 static uint64_t
@@ -60,8 +32,8 @@ hold_part(struct rig *rig, unsigned session, const char *options)
 
     snprintf(line, sizeof(line), "1 LOCK shop/17 tree=1%s", options);
     rig_say(rig, session, line);
-    uint64_t request = grant_on(rig, "shop", 4);
-    grant_on(rig, "shop/17", 5);
+    uint64_t request = rig_grant_on(rig, "shop", 4);
+    rig_grant_on(rig, "shop/17", 5);
     rig_expect(rig, session, "1 OK fence=5 ttl_ms=~ count=1");
     return request;
 }
@@ -75,12 +47,12 @@ SESSION_TEST(from_the_root)
         shared ? "1 LOCK a/b/c tree=1 mode=shared note=n"
                : "1 LOCK a/b/c tree=1 note=n");
     for (int i = 0; i < 2; i++) {
-        struct op *op = op_on(rig, OP_ACQUIRE, i == 0 ? "a" : "a/b");
+        struct op *op = rig_op_on(rig, OP_ACQUIRE, i == 0 ? "a" : "a/b");
         ck_assert(op->ask.mode == (shared ? MODE_INTENT_SHARED : MODE_INTENT));
         ck_assert(!op->ask.part && op->words[2].len == 0);
         rig_granted(rig, op, 3 + (uint64_t)i);
     }
-    struct op *op = op_on(rig, OP_ACQUIRE, "a/b/c");
+    struct op *op = rig_op_on(rig, OP_ACQUIRE, "a/b/c");
     ck_assert(op->ask.mode == (shared ? MODE_SHARED : MODE_EXCLUSIVE));
     ck_assert(op->ask.part && op->words[2].len == 1);
     rig_granted(rig, op, 5);
@@ -131,8 +103,8 @@ SESSION_TEST(deepest)
 SESSION_TEST(root)
 {
     rig_say(rig, s, "1 LOCK shop tree=1");
-    ck_assert(!op_on(rig, OP_ACQUIRE, "shop")->ask.part);
-    grant_on(rig, "shop", 4);
+    ck_assert(!rig_op_on(rig, OP_ACQUIRE, "shop")->ask.part);
+    rig_grant_on(rig, "shop", 4);
     rig_expect(rig, s, "1 OK fence=4 ttl_ms=~ count=1");
     rig_no_op(rig);
 }
@@ -142,16 +114,16 @@ SESSION_TEST(kept_for_a_moment)
 {
     hold_part(rig, s, "");
     rig_say(rig, s, "2 UNLOCK shop/17");
-    released_on(rig, "shop/17");
+    rig_released_on(rig, "shop/17");
     rig_expect(rig, s, "2 OK count=0");
     rig_say(rig, s, "3 LOCK shop/18 tree=1");
-    grant_on(rig, "shop/18", 6);
+    rig_grant_on(rig, "shop/18", 6);
     rig_expect(rig, s, "3 OK fence=6 ttl_ms=~ count=1");
     rig_pass(rig, 1100);
     rig_no_op(rig);
     rig_say(rig, s, "4 UNLOCK shop/18");
     op_for(rig, OP_RELEASE, "shop");
-    released_on(rig, "shop/18");
+    rig_released_on(rig, "shop/18");
     rig_expect(rig, s, "4 OK count=0");
 }
 
@@ -159,14 +131,14 @@ SESSION_TEST(given_back_after_it)
 {
     hold_part(rig, s, "");
     rig_say(rig, s, "2 UNLOCK shop/17");
-    released_on(rig, "shop/17");
+    rig_released_on(rig, "shop/17");
     rig_pass(rig, 900);
     rig_no_op(rig);
     rig_pass(rig, 200);
     rig_say(rig, s, "3 LOCK shop/18 tree=1");
-    released_on(rig, "shop");
-    grant_on(rig, "shop", 7);
-    grant_on(rig, "shop/18", 8);
+    rig_released_on(rig, "shop");
+    rig_grant_on(rig, "shop", 7);
+    rig_grant_on(rig, "shop/18", 8);
 }
 
 /* Others wait: an idle intention is given back at once, and one in use with
@@ -179,7 +151,7 @@ SESSION_TEST(called)
 
     if (idle) {
         rig_say(rig, s, "2 UNLOCK shop/17");
-        released_on(rig, "shop/17");
+        rig_released_on(rig, "shop/17");
     }
     if (by_news)
         rig_news(rig, "Iholdfast:{shop}", 16);
@@ -189,12 +161,12 @@ SESSION_TEST(called)
         rig_pass(rig, 5);
         rig_no_op(rig);
         rig_say(rig, s, "2 UNLOCK shop/17");
-        released_on(rig, "shop/17");
+        rig_released_on(rig, "shop/17");
     }
     rig_expect(rig, s, "2 OK count=0");
     rig_say(rig, s, "3 LOCK shop/18 tree=1");
-    released_on(rig, "shop");
-    (void)op_on(rig, OP_ACQUIRE, "shop");
+    rig_released_on(rig, "shop");
+    (void)rig_op_on(rig, OP_ACQUIRE, "shop");
 }
 
 /* One that waited, or whose answer or the news says that others wait, is not
@@ -202,12 +174,12 @@ SESSION_TEST(called)
 SESSION_TEST(not_kept)
 {
     rig_say(rig, s, "1 LOCK shop/17 tree=1");
-    struct op *op = op_on(rig, OP_ACQUIRE, "shop");
+    struct op *op = rig_op_on(rig, OP_ACQUIRE, "shop");
     if (_i == 0) {
         uint64_t request = op->request;
         rig_queued(rig, op);
         rig_hint(rig, request);
-        rig_granted(rig, op_on(rig, OP_RENEW, "shop"), 4);
+        rig_granted(rig, rig_op_on(rig, OP_RENEW, "shop"), 4);
     } else if (_i == 1) {
         rig_finish(rig, op,
             (struct op_result){.status = OP_OK,
@@ -219,11 +191,11 @@ SESSION_TEST(not_kept)
         rig_news(rig, "Iholdfast:{shop}", 16);
         rig_granted(rig, op, 4);
     }
-    grant_on(rig, "shop/17", 5);
+    rig_grant_on(rig, "shop/17", 5);
     rig_expect(rig, s, "1 OK fence=5 ttl_ms=~ count=1");
     rig_say(rig, s, "2 UNLOCK shop/17");
-    released_on(rig, "shop/17");
-    released_on(rig, "shop");
+    rig_released_on(rig, "shop/17");
+    rig_released_on(rig, "shop");
 }
 
 /* The owner of a part takes another one, while others wait for the whole: it
@@ -232,10 +204,10 @@ SESSION_TEST(another_part)
 {
     rig_hint(rig, hold_part(rig, s, ""));
     rig_say(rig, s, "2 LOCK shop/18 tree=1");
-    grant_on(rig, "shop/18", 6);
+    rig_grant_on(rig, "shop/18", 6);
     rig_expect(rig, s, "2 OK fence=6 ttl_ms=~ count=1");
     rig_say(rig, s, "3 LOCK shop/19 tree=1 owner=w");
-    (void)op_on(rig, OP_ACQUIRE, "shop");
+    (void)rig_op_on(rig, OP_ACQUIRE, "shop");
 }
 
 /* Two LOCKs of one owner for two parts do not wait for one another. */
@@ -244,7 +216,7 @@ SESSION_TEST(side_by_side)
     hold_part(rig, s, "");
     rig_wait(rig, s, "2 LOCK shop/18 tree=1");
     rig_say(rig, s, "3 LOCK shop/19 tree=1");
-    grant_on(rig, "shop/19", 7);
+    rig_grant_on(rig, "shop/19", 7);
     rig_expect(rig, s, "3 OK fence=7 ttl_ms=~ count=1");
 }
 
@@ -270,7 +242,7 @@ SESSION_TEST(own)
     rig_expect(rig, s, "1 OK fence=~ ttl_ms=~ count=1");
     rig_say(rig, s, rows[_i].second);
     if (_i == 5)
-        grant_on(rig, "a", 5);
+        rig_grant_on(rig, "a", 5);
     rig_text(rig, s, rows[_i].text);
     rig_expect(rig, s,
         strchr(rows[_i].second, '/') != NULL ? "2 ERR CONFLICT retry=0 name=~"
@@ -286,7 +258,7 @@ SESSION_TEST(own_again)
     rig_ask(rig, s, "2 LOCK shop/17 tree=1", "2 OK fence=5 ttl_ms=~ count=2");
     rig_ask(rig, s, "3 LOCK shop/17", "3 OK fence=5 ttl_ms=~ count=3");
     rig_say(rig, s, "4 LOCK shop/18 tree=1 mode=shared");
-    grant_on(rig, "shop/18", 6);
+    rig_grant_on(rig, "shop/18", 6);
     rig_expect(rig, s, "4 OK fence=6 ttl_ms=~ count=1");
     rig_say(rig, s, "5 UNLOCK shop/17");
     rig_say(rig, s, "6 UNLOCK shop/17");
@@ -300,25 +272,25 @@ SESSION_TEST(own_whole_after_part)
 {
     hold_part(rig, s, "");
     rig_say(rig, s, "2 UNLOCK shop/17");
-    released_on(rig, "shop/17");
+    rig_released_on(rig, "shop/17");
     rig_expect(rig, s, "2 OK count=0");
     rig_say(rig, s, "3 LOCK shop tree=1");
-    released_on(rig, "shop");
-    ck_assert(op_on(rig, OP_ACQUIRE, "shop")->ask.mode == MODE_EXCLUSIVE);
+    rig_released_on(rig, "shop");
+    ck_assert(rig_op_on(rig, OP_ACQUIRE, "shop")->ask.mode == MODE_EXCLUSIVE);
 }
 
 /* A part is not believed in for longer than its intention. */
 SESSION_TEST(no_longer)
 {
     rig_say(rig, s, "1 LOCK shop/17 tree=1 owner=w");
-    rig_finish(rig, op_on(rig, OP_ACQUIRE, "shop"),
+    rig_finish(rig, rig_op_on(rig, OP_ACQUIRE, "shop"),
         (struct op_result){
             .status = OP_OK, .fence = 4, .arrival = 4, .ttl_ms = 6000});
-    grant_on(rig, "shop/17", 5);
+    rig_grant_on(rig, "shop/17", 5);
     rig_expect(rig, s, "1 OK fence=5 ttl_ms=5938 count=1");
     rig_ask(rig, s, "2 PING", "2 OK ttl_ms=5938");
     rig_pass(rig, 2000);
-    struct op *op = op_on(rig, OP_RENEW, "shop");
+    struct op *op = rig_op_on(rig, OP_RENEW, "shop");
     rig_pass(rig, 3950);
     rig_expect(rig, s, "* JEOPARDY shop/17 ttl_ms=~ owner=w");
     rig_expect(rig, s, "* LOST shop/17 fence=5 reason=backend owner=w");
@@ -361,10 +333,10 @@ SESSION_TEST(not_renewed)
 SESSION_TEST(told_before_the_release)
 {
     rig_say(rig, s, "1 LOCK shop/17 tree=1 lease=10s");
-    rig_finish(rig, op_on(rig, OP_ACQUIRE, "shop"),
+    rig_finish(rig, rig_op_on(rig, OP_ACQUIRE, "shop"),
         (struct op_result){
             .status = OP_OK, .fence = 4, .arrival = 4, .ttl_ms = 6000});
-    grant_on(rig, "shop/17", 5);
+    rig_grant_on(rig, "shop/17", 5);
     rig_expect(rig, s, "1 OK fence=5 ttl_ms=~ count=1");
     rig_pass(rig, 5939);
     rig_expect(rig, s, "* JEOPARDY shop/17 ttl_ms=~");
@@ -382,12 +354,12 @@ SESSION_TEST(uprooted)
     uint64_t request = hold_part(rig, s, "");
 
     rig_say(rig, s, "2 LOCK shop/18 tree=1 owner=w");
-    grant_on(rig, "shop", 6);
-    grant_on(rig, "shop/18", 7);
+    rig_grant_on(rig, "shop", 6);
+    rig_grant_on(rig, "shop/18", 7);
     rig_expect(rig, s, "2 OK fence=7 ttl_ms=~ count=1");
     rig_say(rig, s, "4 LOCK shopping/1 tree=1");
-    grant_on(rig, "shopping", 8);
-    grant_on(rig, "shopping/1", 9);
+    rig_grant_on(rig, "shopping", 8);
+    rig_grant_on(rig, "shopping/1", 9);
     rig_expect(rig, s, "4 OK fence=9 ttl_ms=~ count=1");
     rig_broken(rig, request, 4);
     rig_expect(rig, s, "* LOST shop/17 fence=5 reason=gone");
@@ -410,9 +382,9 @@ SESSION_TEST(not_upgraded)
 SESSION_TEST(uprooted_deep)
 {
     rig_say(rig, s, "1 LOCK a/b/c tree=1");
-    uint64_t request = grant_on(rig, "a", 3);
-    grant_on(rig, "a/b", 4);
-    grant_on(rig, "a/b/c", 5);
+    uint64_t request = rig_grant_on(rig, "a", 3);
+    rig_grant_on(rig, "a/b", 4);
+    rig_grant_on(rig, "a/b/c", 5);
     rig_expect(rig, s, "1 OK fence=5 ttl_ms=~ count=1");
     rig_broken(rig, request, 3);
     rig_expect(rig, s, "* LOST a/b/c fence=5 reason=gone");
@@ -424,8 +396,8 @@ SESSION_TEST(uprooted_deep)
 SESSION_TEST(uprooted_meanwhile)
 {
     rig_say(rig, s, "1 LOCK shop/17 tree=1");
-    uint64_t request = grant_on(rig, "shop", 4);
-    struct op *op = op_on(rig, OP_ACQUIRE, "shop/17");
+    uint64_t request = rig_grant_on(rig, "shop", 4);
+    struct op *op = rig_op_on(rig, OP_ACQUIRE, "shop/17");
     rig_broken(rig, request, 4);
     rig_granted(rig, op, 5);
     rig_expect(rig, s, "1 ERR UNAVAILABLE retry=1 name=shop");
@@ -437,8 +409,8 @@ SESSION_TEST(uprooted_meanwhile)
 SESSION_TEST(rolled_back)
 {
     rig_say(rig, s, "1 LOCK shop/17 tree=1 wait=100 progress=1 deadlock=0");
-    grant_on(rig, "shop", 4);
-    struct op *op = op_on(rig, OP_ACQUIRE, "shop/17");
+    rig_grant_on(rig, "shop", 4);
+    struct op *op = rig_op_on(rig, OP_ACQUIRE, "shop/17");
     if (_i < 3) {
         rig_queued(rig, op);
         rig_expect(rig, s, "1 QUEUED name=shop/17 position=1");
@@ -459,26 +431,26 @@ SESSION_TEST(rolled_back)
                     : "1 ERR UNAVAILABLE retry=1 name=shop/17");
     }
     if (_i < 3)
-        released_on(rig, "shop/17");
+        rig_released_on(rig, "shop/17");
     rig_no_op(rig);
     rig_pass(rig, 1100);
-    (void)op_on(rig, OP_RELEASE, "shop");
+    (void)rig_op_on(rig, OP_RELEASE, "shop");
 }
 
 /* The intention itself cannot be had. */
 SESSION_TEST(refused_above)
 {
     rig_say(rig, s, "1 LOCK shop/17 tree=1 wait=100 deadlock=0");
-    struct op *op = op_on(rig, OP_ACQUIRE, "shop");
+    struct op *op = rig_op_on(rig, OP_ACQUIRE, "shop");
     if (_i == 0) {
         rig_queued(rig, op);
         rig_pass(rig, 110);
         rig_expect(rig, s, "1 ERR TIMEOUT retry=1 name=shop");
-        released_on(rig, "shop");
+        rig_released_on(rig, "shop");
     } else if (_i == 1) {
         rig_queued(rig, op);
         rig_ask(rig, s, "2 CANCEL 1", "1 ERR CANCELLED retry=1 name=shop");
-        released_on(rig, "shop");
+        rig_released_on(rig, "shop");
     } else if (_i == 2) {
         rig_status(rig, op, OP_CONFLICT);
         rig_expect(rig, s, "1 ERR CONFLICT retry=0 name=shop");
@@ -495,8 +467,8 @@ SESSION_TEST(refused_above)
 SESSION_TEST(at_once)
 {
     rig_say(rig, s, "1 LOCK shop/17 tree=1 wait=0");
-    ck_assert(op_on(rig, OP_ACQUIRE, "shop")->no_queue);
-    rig_status(rig, op_on(rig, OP_ACQUIRE, "shop"), OP_BUSY);
+    ck_assert(rig_op_on(rig, OP_ACQUIRE, "shop")->no_queue);
+    rig_status(rig, rig_op_on(rig, OP_ACQUIRE, "shop"), OP_BUSY);
     rig_expect(rig, s, "1 ERR BUSY retry=1 name=shop");
     rig_no_op(rig);
 }
@@ -507,9 +479,9 @@ SESSION_TEST(pressed)
     const struct op_result busy = {.status = OP_BUSY, .waited_for = true};
 
     rig_say(rig, s, "1 LOCK shop tree=1 wait=0 progress=1");
-    rig_finish(rig, op_on(rig, OP_ACQUIRE, "shop"), busy);
+    rig_finish(rig, rig_op_on(rig, OP_ACQUIRE, "shop"), busy);
     rig_silent(rig, s);
-    struct op *op = op_on(rig, OP_ACQUIRE, "shop");
+    struct op *op = rig_op_on(rig, OP_ACQUIRE, "shop");
     ck_assert(!op->no_queue);
     if (_i == 0) {
         rig_granted(rig, op, 4);
@@ -520,11 +492,11 @@ SESSION_TEST(pressed)
     rig_silent(rig, s);
     rig_pass(rig, 110);
     rig_expect(rig, s, "1 ERR BUSY retry=1");
-    released_on(rig, "shop");
+    rig_released_on(rig, "shop");
     rig_say(rig, s, "2 LOCK shop/1 b shop/2 tree=1 wait=0");
-    grant_on(rig, "b", 4);
-    grant_on(rig, "shop", 5);
-    rig_finish(rig, op_on(rig, OP_ACQUIRE, "shop/1"), busy);
+    rig_grant_on(rig, "b", 4);
+    rig_grant_on(rig, "shop", 5);
+    rig_finish(rig, rig_op_on(rig, OP_ACQUIRE, "shop/1"), busy);
     rig_expect(rig, s, "2 ERR BUSY retry=1 name=shop/1");
 }
 
@@ -534,11 +506,12 @@ SESSION_TEST(shared_after_exclusive)
 {
     hold_part(rig, s, "");
     rig_say(rig, s, "2 UNLOCK shop/17");
-    released_on(rig, "shop/17");
+    rig_released_on(rig, "shop/17");
     rig_expect(rig, s, "2 OK count=0");
     rig_say(rig, s, "3 LOCK shop/18 tree=1 mode=shared");
-    released_on(rig, "shop");
-    ck_assert(op_on(rig, OP_ACQUIRE, "shop")->ask.mode == MODE_INTENT_SHARED);
+    rig_released_on(rig, "shop");
+    ck_assert(
+        rig_op_on(rig, OP_ACQUIRE, "shop")->ask.mode == MODE_INTENT_SHARED);
 }
 
 /* Requests of one owner have their turns in the order sent, at all names. */
@@ -546,9 +519,9 @@ SESSION_TEST(crosswise)
 {
     rig_say(rig, s, "1 LOCK b c/x tree=1");
     rig_say(rig, s, "2 LOCK c b");
-    grant_on(rig, "b", 4);
-    grant_on(rig, "c", 5);
-    grant_on(rig, "c/x", 6);
+    rig_grant_on(rig, "b", 4);
+    rig_grant_on(rig, "c", 5);
+    rig_grant_on(rig, "c/x", 6);
     rig_expect(rig, s, "1 OK fence=4,6 ttl_ms=~ count=1");
     rig_expect(rig, s, "2 ERR CONFLICT retry=0 name=c");
 }
@@ -558,23 +531,23 @@ SESSION_TEST(crosswise)
 SESSION_TEST(idle_below)
 {
     rig_say(rig, s, "1 LOCK a/b/c tree=1");
-    uint64_t above = grant_on(rig, "a", 3);
-    uint64_t below = grant_on(rig, "a/b", 4);
-    grant_on(rig, "a/b/c", 5);
+    uint64_t above = rig_grant_on(rig, "a", 3);
+    uint64_t below = rig_grant_on(rig, "a/b", 4);
+    rig_grant_on(rig, "a/b/c", 5);
     rig_expect(rig, s, "1 OK fence=5 ttl_ms=~ count=1");
     rig_say(rig, s, "2 UNLOCK a/b/c");
-    released_on(rig, "a/b/c");
+    rig_released_on(rig, "a/b/c");
     rig_expect(rig, s, "2 OK count=0");
     rig_hint(rig, above);
     rig_say(rig, s, "3 LOCK a/b/d tree=1");
-    released_on(rig, "a");
-    rig_queued(rig, op_on(rig, OP_ACQUIRE, "a"));
+    rig_released_on(rig, "a");
+    rig_queued(rig, rig_op_on(rig, OP_ACQUIRE, "a"));
     rig_no_op(rig);
     rig_hint(rig, below);
     rig_pass(rig, 2);
-    released_on(rig, "a/b");
+    rig_released_on(rig, "a/b");
     rig_ask(rig, s, "4 CANCEL 3", "3 ERR CANCELLED retry=1 name=a");
-    released_on(rig, "a");
+    rig_released_on(rig, "a");
     rig_no_op(rig);
 }
 
@@ -612,10 +585,10 @@ SESSION_TEST(kept)
     if (claims) {
         rig_say(rig, t, "1 CLAIM shop/17 fence=5");
         rig_pass(rig, 1);
-        struct op *op = op_on(rig, OP_RENEW, "shop");
+        struct op *op = rig_op_on(rig, OP_RENEW, "shop");
         ck_assert(op->moves && op->generation == 2);
         rig_granted(rig, op, 4);
-        rig_finish(rig, op_on(rig, OP_RENEW, "shop/17"),
+        rig_finish(rig, rig_op_on(rig, OP_RENEW, "shop/17"),
             (struct op_result){.status = OP_OK,
                 .fence = 5,
                 .arrival = 5,
@@ -624,7 +597,7 @@ SESSION_TEST(kept)
         rig_expect(rig, t, "1 OK fence=5 ttl_ms=~ count=1");
         rig_ask(rig, t, "2 CLAIM shop fence=4", "2 ERR LOST retry=0");
         rig_say(rig, t, "3 LOCK shop/18 tree=1");
-        grant_on(rig, "shop/18", 6);
+        rig_grant_on(rig, "shop/18", 6);
         rig_expect(rig, t, "3 OK fence=6 ttl_ms=~ count=1");
     } else {
         rig_pass(rig, 8500);
@@ -644,8 +617,8 @@ SESSION_TEST(claimed_unheard)
     rig_say(rig, s, "HELLO keep=10s");
     (void)rig_line(rig, s);
     rig_say(rig, s, "1 LOCK shop/17 tree=1");
-    grant_on(rig, "shop", 4);
-    struct op *op = op_on(rig, OP_ACQUIRE, "shop/17");
+    rig_grant_on(rig, "shop", 4);
+    struct op *op = rig_op_on(rig, OP_ACQUIRE, "shop/17");
     uint64_t request = op->request;
     rig_queued(rig, op);
     rig_event(rig, s, CORE_DROP);
@@ -674,23 +647,23 @@ SESSION_TEST(claimed_after_another_broker)
     rig_granted(rig, op_for(rig, OP_RENEW, "shop"), 4);
     rig_granted(rig, op_for(rig, OP_RENEW, "shop/17"), 5);
     rig_pass(rig, 1);
-    struct op *op = op_on(rig, OP_RENEW, "shop");
+    struct op *op = rig_op_on(rig, OP_RENEW, "shop");
     ck_assert(op->moves && op->generation == 3);
     ck_assert_uint_eq(rig->op_count, 1);
     rig_silent(rig, t);
     if (_i == 2) {
         rig_status(rig, op, OP_UNKNOWN);
         rig_pass(rig, 1000);
-        op = op_on(rig, OP_RENEW, "shop");
+        op = rig_op_on(rig, OP_RENEW, "shop");
         ck_assert(op->moves);
     }
     rig_status(rig, op, OP_GONE);
-    released_on(rig, "shop/17");
+    rig_released_on(rig, "shop/17");
     if (locks) {
-        op_on(rig, OP_ACQUIRE, "shop/17");
+        rig_op_on(rig, OP_ACQUIRE, "shop/17");
         return;
     }
-    rig_status(rig, op_on(rig, OP_RENEW, "shop/17"), OP_GONE);
+    rig_status(rig, rig_op_on(rig, OP_RENEW, "shop/17"), OP_GONE);
     rig_expect(rig, t, "1 ERR LOST retry=0");
 }
 
@@ -703,7 +676,7 @@ SESSION_TEST(claimed_elsewhere)
     rig_say(rig, s, hello);
     (void)rig_line(rig, s);
     rig_say(rig, s, "1 CLAIM shop/17 fence=5");
-    rig_finish(rig, op_on(rig, OP_RENEW, "shop/17"),
+    rig_finish(rig, rig_op_on(rig, OP_RENEW, "shop/17"),
         (struct op_result){.status = OP_OK,
             .fence = 5,
             .arrival = 9,
@@ -721,7 +694,7 @@ SESSION_TEST(uprooted_while_away)
     uint64_t request = hold_part(rig, s, "");
     rig_event(rig, s, CORE_DROP);
     rig_broken(rig, request, 4);
-    (void)op_on(rig, OP_RELEASE, "shop");
+    (void)rig_op_on(rig, OP_RELEASE, "shop");
     ck_assert_uint_eq(rig->op_count, 1);
 }
 
@@ -732,11 +705,11 @@ SESSION_TEST(stopped)
     (void)rig_line(rig, s);
     hold_part(rig, s, "");
     rig_say(rig, s, "2 LOCK idle/1 tree=1");
-    grant_on(rig, "idle", 6);
-    grant_on(rig, "idle/1", 7);
+    rig_grant_on(rig, "idle", 6);
+    rig_grant_on(rig, "idle/1", 7);
     rig_expect(rig, s, "2 OK fence=7 ttl_ms=~ count=1");
     rig_say(rig, s, "3 UNLOCK idle/1");
-    released_on(rig, "idle/1");
+    rig_released_on(rig, "idle/1");
     rig_expect(rig, s, "3 OK count=0");
     rig_stop(rig);
     rig_pass(rig, 10);
@@ -751,7 +724,7 @@ SESSION_TEST(stopped)
 SESSION_TEST(lease)
 {
     hold_part(rig, s, " lease=3s");
-    struct op *op = op_on(rig, OP_RENEW, "shop/17");
+    struct op *op = rig_op_on(rig, OP_RENEW, "shop/17");
     ck_assert(op->sets_end);
     rig_granted(rig, op, 5);
     rig_pass(rig, 3000);
@@ -763,13 +736,13 @@ SESSION_TEST(lease)
 SESSION_TEST(several)
 {
     rig_say(rig, s, "1 LOCK shop/2 b shop/1 tree=1");
-    grant_on(rig, "b", 2);
-    grant_on(rig, "shop", 3);
-    grant_on(rig, "shop/1", 4);
-    grant_on(rig, "shop/2", 5);
+    rig_grant_on(rig, "b", 2);
+    rig_grant_on(rig, "shop", 3);
+    rig_grant_on(rig, "shop/1", 4);
+    rig_grant_on(rig, "shop/2", 5);
     rig_expect(rig, s, "1 OK fence=5,2,4 ttl_ms=~ count=1");
     rig_say(rig, s, "2 UNLOCK shop/1");
-    released_on(rig, "shop/1");
+    rig_released_on(rig, "shop/1");
     rig_pass(rig, 1500);
     rig_no_op(rig);
     rig_say(rig, s, "3 UNLOCK shop/2");
