@@ -183,8 +183,8 @@ tree_objection(
     for (uint32_t i = 0; i < line->name_count; i++) {
         struct text name = line->names[i];
         if (!name_has_parts(name))
-            return "with tree=1, a name must have no empty part: no / at its "
-                   "begin or end, and no //";
+            return "with tree=1, a name must have no empty part: no / at "
+                   "its start or end, and no //";
         ask->part = ask->part || name_above(&name);
     }
     return NULL;
