@@ -135,8 +135,12 @@ class VocabularyTest(unittest.TestCase):
             for row in rows:
                 self.assertEqual(len(row), width, row)
 
+    def commands_part(self):
+        return section(self.doc, "4. Commands") + \
+            section(self.doc, "7. Operators' commands")
+
     def test_each_command_has_a_section(self):
-        part = section(self.doc, "4. Commands")
+        part = self.commands_part()
         titles = re.findall(r"^### (\S+)$", part, flags=re.M)
         self.assertEqual(titles, [row[0] for row in self.commands])
         for name, *_, usage, _ in self.commands:
@@ -152,7 +156,7 @@ class VocabularyTest(unittest.TestCase):
         reasons = re.findall(r'^REASON\(\w+, "(\w+)"', text, flags=re.M)
         self.assertEqual(len(reasons) + 1,  # FINE has no word
                          len(re.findall(r"^REASON\(", text, flags=re.M)))
-        part = section(section(self.doc, "4. Commands"), "STATUS")
+        part = section(self.commands_part(), "STATUS")
         rows = re.findall(r"^\| `(\w+)` \|", part, flags=re.M)
         self.assertEqual(rows[4:], reasons)  # behind the states
 
@@ -199,7 +203,7 @@ class VocabularyTest(unittest.TestCase):
 
     def test_each_error_named_exists(self):
         known = {row[0] for row in self.errors}
-        text = self.doc[:self.doc.index("## 9. Reserved")]
+        text = self.doc[:self.doc.index("## 8. Reserved")]
         for code in re.findall(r"`ERR ([A-Z]+)", text):
             self.assertIn(code, known | {"CODE"})
 
@@ -217,7 +221,7 @@ class VocabularyTest(unittest.TestCase):
                               for word in want])
 
     def test_what_is_reserved_is_not_there(self):
-        part = section(self.doc, "9. Reserved")
+        part = section(self.doc, "8. Reserved")
         there = {row[0] for row in self.commands + self.errors}
         for word in re.findall(r"`([A-Z]+)`", part):
             self.assertNotIn(word, there)
@@ -289,7 +293,7 @@ class TranscriptTest(unittest.TestCase):
 
 
 class PythonClientTest(Closing, unittest.TestCase):
-    """The client of section 8, before a broker that knows its lines."""
+    """The client of profile A, before a broker that knows its lines."""
 
     def setUp(self):
         found = blocks(read("proto/PROTOCOL.md"), "python")

@@ -1,5 +1,5 @@
 /*
- * Sessions that move (PROTOCOL.md, 3.3). The next connection resumes the
+ * Sessions that move (PROTOCOL.md, profile C). The next connection resumes the
  * session, claims each hold, and puts each LOCK again that had no answer. It
  * goes on believing in its holds until their deadlines.
  */

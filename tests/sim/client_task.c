@@ -1,6 +1,6 @@
 /*
  * Tasks of a client: what it does with locks, and when it believes that it
- * holds one (PROTOCOL.md, 6.5 and 7).
+ * holds one (PROTOCOL.md, 6.5 and profile B).
  *
  * A belief begins at an OK whose deadline is not over, else at a PING's. It
  * ends at the deadline, at LOST, with the sending of the last UNLOCK, and with

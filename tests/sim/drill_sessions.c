@@ -1,6 +1,6 @@
 /*
- * Drills of sessions that move (PROTOCOL.md, 3.3): a connection ends, by itself
- * or with its broker, and another one goes on with what the session has.
+ * Drills of sessions that move (PROTOCOL.md, profile C): a connection ends, by
+ * itself or with its broker, and another one goes on with what the session has.
  */
 #include "tests/sim/drill.h"
 
