@@ -112,7 +112,7 @@ store_OBJ := $(call all_objects,daemon/store) $(BUILD)/obj/gen/lua_scripts.o
 driver_OBJ := $(call objects,daemon/driver)
 io_OBJ := $(call objects,daemon/io)
 conf_OBJ := $(call objects,conf)
-client_OBJ := $(call objects,proto/client)
+client_OBJ := $(call objects,proto/clients/c)
 tls_OBJ := $(call objects,proto/tls)
 daemon_OBJ := $(call objects,daemon)
 command_OBJ := $(call objects,proto/holdfast)
@@ -469,8 +469,8 @@ clean:
 
 C_FOLDERS = daemon daemon/base daemon/op daemon/driver daemon/io conf \
 	$(foreach part,core store,daemon/$(part) $(wildcard daemon/$(part)/*)) \
-	proto proto/client proto/tls proto/holdfast tests/unit tests/fuzz tests/bench \
-	tests/sim tests/e2e
+	proto proto/clients/c proto/tls proto/holdfast tests/unit tests/fuzz \
+	tests/bench tests/sim tests/e2e
 C_SOURCES := $(sort $(wildcard $(addsuffix /*.c,$(C_FOLDERS))))
 C_HEADERS := $(sort $(wildcard $(addsuffix /*.h,$(C_FOLDERS))))
 TIDY_MARKS = $(patsubst %,$(BUILD)/tidy/%.ok,$(C_SOURCES))
@@ -563,7 +563,7 @@ D = $(DESTDIR)
 UNITS = $(wildcard systemd/*.service systemd/*.socket)
 SYSUSERS = $(firstword $(wildcard systemd/*sysusers*))
 DOCS = README.md LICENSE proto/PROTOCOL.md $(wildcard packaging/doc/*.md)
-CLIENT_HEADERS = $(wildcard proto/client/holdfast.h proto/tls/holdfast_tls.h)
+CLIENT_HEADERS = $(wildcard proto/clients/c/holdfast.h proto/tls/holdfast_tls.h)
 CLIENT_ARCHIVES = libholdfast.a libholdfast-tls.a
 EXAMPLES = $(wildcard packaging/prometheus/* packaging/grafana/*)
 EXAMPLE_CONFIGS = conf/holdfast.yaml conf/minimal.yaml

@@ -24,7 +24,7 @@
 #ifndef HOLDFAST_COMMAND_COMMAND_H
 #define HOLDFAST_COMMAND_COMMAND_H
 
-#include "proto/client/holdfast.h"
+#include "proto/clients/c/holdfast.h"
 
 enum exit_status {
     STATUS_FINE = 0,

@@ -10,8 +10,8 @@
 #define _GNU_SOURCE 1
 
 #include "daemon/base/assert.h"
-#include "proto/client/client.h"
-#include "proto/client/link.h"
+#include "proto/clients/c/client.h"
+#include "proto/clients/c/link.h"
 #include "proto/holdfast/options.h"
 
 #include <errno.h>

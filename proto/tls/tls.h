@@ -8,7 +8,7 @@
 #ifndef HOLDFAST_TLS_TLS_H
 #define HOLDFAST_TLS_TLS_H
 
-#include "proto/client/holdfast.h"
+#include "proto/clients/c/holdfast.h"
 #include "proto/tls/holdfast_tls.h"
 #include "proto/tls/openssl.h"
 

@@ -3,7 +3,7 @@
 
 #include "tests/bench/net.h"
 
-#include "proto/client/holdfast.h"
+#include "proto/clients/c/holdfast.h"
 #include "proto/tls/holdfast_tls.h"
 
 #include <errno.h>

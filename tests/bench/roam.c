@@ -15,7 +15,7 @@
 #include "tests/bench/net.h"
 
 #include "daemon/base/slot.h"
-#include "proto/client/holdfast.h"
+#include "proto/clients/c/holdfast.h"
 
 #include <poll.h>
 #include <stdio.h>

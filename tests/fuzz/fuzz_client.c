@@ -22,8 +22,8 @@
  *   and nothing is trusted when the broker has been silent for long.
  */
 #include "daemon/base/assert.h"
-#include "proto/client/client.h"
-#include "proto/client/hold.h"
+#include "proto/clients/c/client.h"
+#include "proto/clients/c/hold.h"
 
 #include <errno.h>
 #include <fcntl.h>

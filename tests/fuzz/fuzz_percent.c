@@ -8,7 +8,7 @@
  * - no word is decoded to more bytes than it had.
  */
 #include "daemon/base/assert.h"
-#include "proto/client/holdfast.h"
+#include "proto/clients/c/holdfast.h"
 #include "proto/reply.h"
 
 #include <stdlib.h>

@@ -5,9 +5,9 @@
 #ifndef HOLDFAST_UNIT_TEST_CLIENT_H
 #define HOLDFAST_UNIT_TEST_CLIENT_H
 
-#include "proto/client/client.h"
-#include "proto/client/link.h"
-#include "proto/client/submit.h"
+#include "proto/clients/c/client.h"
+#include "proto/clients/c/link.h"
+#include "proto/clients/c/submit.h"
 
 #define TALK_START 1000000u /* ms; the clock of a talk begins here */
 #define TOLD_BYTES 16384

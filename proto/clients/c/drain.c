@@ -2,7 +2,7 @@
  * A draining broker: when a kept session leaves it for another address, and the
  * requests that it refuses. session.c moves at h->move_ms.
  */
-#include "proto/client/session.h"
+#include "proto/clients/c/session.h"
 
 #include <assert.h>
 

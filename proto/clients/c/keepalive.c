@@ -9,10 +9,10 @@
  * older broker counts all holds. If a hold has a lease, the library sends HELD
  * instead, whose answer has the ttl of each hold.
  */
-#include "proto/client/hold.h"
-#include "proto/client/link.h"
-#include "proto/client/session.h"
-#include "proto/client/submit.h"
+#include "proto/clients/c/hold.h"
+#include "proto/clients/c/link.h"
+#include "proto/clients/c/session.h"
+#include "proto/clients/c/submit.h"
 
 #include <assert.h>
 #include <string.h>

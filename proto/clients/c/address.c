@@ -4,8 +4,8 @@
  */
 #define _GNU_SOURCE 1
 
-#include "proto/client/link.h"
-#include "proto/client/pending.h"
+#include "proto/clients/c/link.h"
+#include "proto/clients/c/pending.h"
 
 #include <assert.h>
 #include <netdb.h>

@@ -14,8 +14,8 @@
  */
 #define _GNU_SOURCE 1
 
-#include "proto/client/link.h"
-#include "proto/client/client.h"
+#include "proto/clients/c/link.h"
+#include "proto/clients/c/client.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -6,7 +6,7 @@
  * The grammar is strict: a malformed line closes the connection, since it may
  * be a LOST. The vocabulary is open: unknown words, keys and verbs are ignored.
  */
-#include "proto/client/pending.h"
+#include "proto/clients/c/pending.h"
 
 #include <assert.h>
 #include <string.h>

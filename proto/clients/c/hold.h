@@ -4,9 +4,9 @@
 #ifndef HOLDFAST_CLIENT_HOLD_H
 #define HOLDFAST_CLIENT_HOLD_H
 
-#include "proto/client/client.h"
-#include "proto/client/holdfast.h"
-#include "proto/client/pending.h"
+#include "proto/clients/c/client.h"
+#include "proto/clients/c/holdfast.h"
+#include "proto/clients/c/pending.h"
 
 /* hold.c */
 

@@ -4,8 +4,8 @@
 #ifndef HOLDFAST_PROTO_CLIENT_SESSION_H
 #define HOLDFAST_PROTO_CLIENT_SESSION_H
 
-#include "proto/client/client.h"
-#include "proto/client/pending.h"
+#include "proto/clients/c/client.h"
+#include "proto/clients/c/pending.h"
 
 /* session.c */
 

@@ -4,8 +4,8 @@
 #ifndef HOLDFAST_CLIENT_PENDING_H
 #define HOLDFAST_CLIENT_PENDING_H
 
-#include "proto/client/client.h"
-#include "proto/client/holdfast.h"
+#include "proto/clients/c/client.h"
+#include "proto/clients/c/holdfast.h"
 
 /* message.c */
 

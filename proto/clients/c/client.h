@@ -27,7 +27,7 @@
 #ifndef HOLDFAST_CLIENT_CLIENT_H
 #define HOLDFAST_CLIENT_CLIENT_H
 
-#include "proto/client/holdfast.h"
+#include "proto/clients/c/holdfast.h"
 
 #include <sys/socket.h>
 

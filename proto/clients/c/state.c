@@ -4,7 +4,7 @@
  */
 #define _GNU_SOURCE 1
 
-#include "proto/client/client.h"
+#include "proto/clients/c/client.h"
 
 #include <time.h>
 

@@ -7,9 +7,9 @@
  */
 #define _GNU_SOURCE 1
 
-#include "proto/client/pending.h"
-#include "proto/client/hold.h"
-#include "proto/client/submit.h"
+#include "proto/clients/c/pending.h"
+#include "proto/clients/c/hold.h"
+#include "proto/clients/c/submit.h"
 
 #include <assert.h>
 #include <stdio.h>

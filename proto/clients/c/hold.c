@@ -8,8 +8,8 @@
  * program never starts on a grant that lay in the socket's buffer while the
  * process was stopped.
  */
-#include "proto/client/hold.h"
-#include "proto/client/link.h"
+#include "proto/clients/c/hold.h"
+#include "proto/clients/c/link.h"
 
 #include <assert.h>
 #include <inttypes.h>

@@ -4,7 +4,7 @@
 #ifndef HOLDFAST_CLIENT_LINK_H
 #define HOLDFAST_CLIENT_LINK_H
 
-#include "proto/client/client.h"
+#include "proto/clients/c/client.h"
 
 /* address.c: resolves the addresses into h->peers, in random order. A name as
  * host makes it block. After an error h can only be destroyed. */

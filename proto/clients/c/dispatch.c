@@ -2,11 +2,11 @@
  * The effects of a line of the broker. It finds the request of a reply, updates
  * the holds, and queues events for the program. Unknown verbs are ignored.
  */
-#include "proto/client/client.h"
-#include "proto/client/hold.h"
-#include "proto/client/link.h"
-#include "proto/client/session.h"
-#include "proto/client/submit.h"
+#include "proto/clients/c/client.h"
+#include "proto/clients/c/hold.h"
+#include "proto/clients/c/link.h"
+#include "proto/clients/c/session.h"
+#include "proto/clients/c/submit.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -13,7 +13,7 @@
  */
 #define _GNU_SOURCE 1
 
-#include "proto/client/client.h"
+#include "proto/clients/c/client.h"
 
 #include <assert.h>
 #include <pthread.h>

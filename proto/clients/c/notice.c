@@ -3,8 +3,8 @@
  * blocking calls empty it. Each event owns its line. HOLDFAST_CLOSED is not in
  * the queue, so that it needs no memory.
  */
-#include "proto/client/client.h"
-#include "proto/client/hold.h"
+#include "proto/clients/c/client.h"
+#include "proto/clients/c/hold.h"
 
 #include <assert.h>
 #include <stdlib.h>

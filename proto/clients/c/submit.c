@@ -12,11 +12,11 @@
  */
 #define _GNU_SOURCE 1
 
-#include "proto/client/submit.h"
-#include "proto/client/hold.h"
-#include "proto/client/link.h"
-#include "proto/client/pending.h"
-#include "proto/client/session.h"
+#include "proto/clients/c/submit.h"
+#include "proto/clients/c/hold.h"
+#include "proto/clients/c/link.h"
+#include "proto/clients/c/pending.h"
+#include "proto/clients/c/session.h"
 
 #include <assert.h>
 #include <inttypes.h>

@@ -6,9 +6,9 @@
  * Until the answer the old deadline of a hold counts, but not beyond the time
  * that the earlier broker may have kept the session.
  */
-#include "proto/client/hold.h"
-#include "proto/client/session.h"
-#include "proto/client/submit.h"
+#include "proto/clients/c/hold.h"
+#include "proto/clients/c/session.h"
+#include "proto/clients/c/submit.h"
 
 #include <inttypes.h>
 #include <stdio.h>

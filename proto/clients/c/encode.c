@@ -2,7 +2,7 @@
  * Percent-encoding of words: each byte outside 0x21..0x7E, '%', '=', and a
  * leading ':'.
  */
-#include "proto/client/holdfast.h"
+#include "proto/clients/c/holdfast.h"
 
 static bool
 byte_is_plain(unsigned char byte, size_t position)

@@ -3,9 +3,9 @@
  */
 #define _GNU_SOURCE 1
 
-#include "proto/client/client.h"
-#include "proto/client/hold.h"
-#include "proto/client/link.h"
+#include "proto/clients/c/client.h"
+#include "proto/clients/c/hold.h"
+#include "proto/clients/c/link.h"
 
 #include <assert.h>
 #include <poll.h>

@@ -5,8 +5,8 @@
 #ifndef HOLDFAST_CLIENT_SUBMIT_H
 #define HOLDFAST_CLIENT_SUBMIT_H
 
-#include "proto/client/hold.h"
-#include "proto/client/pending.h"
+#include "proto/clients/c/hold.h"
+#include "proto/clients/c/pending.h"
 
 /* submit.c */
 

@@ -3,8 +3,8 @@
  * event is the state of the lock. The program does not see the same event
  * twice.
  */
-#include "proto/client/link.h"
-#include "proto/client/submit.h"
+#include "proto/clients/c/link.h"
+#include "proto/clients/c/submit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
