@@ -33,7 +33,8 @@
 /* listen.tcp, listen.tls and listen.unix have 16 each at most. */
 #define LISTENERS_MAX (2 * 16 * LISTEN_SOCKETS_MAX + 16)
 
-#define CLIENT_BYE_LIMIT "* BYE limit\n"
+/* It ends no session: that of an earlier connection may be resumed. */
+#define CLIENT_BYE_LIMIT "* BYE limit keep=1\n"
 
 /* The result of a client's write. The core hears of it when all have written.
  */

@@ -73,7 +73,7 @@ class BadInputTest(BrokerCase):
             sock.shutdown(socket.SHUT_WR)
             lines = self.read_all(sock).decode("utf-8",
                                                "surrogateescape").split("\n")
-            self.assertRegex(lines[-2], r"^\* BYE (eof|quit|protocol)$",
+            self.assertRegex(lines[-2], r"^\* BYE (eof|quit|protocol) keep=0$",
                              f"seed {SEED}, number {number}: {data!r}")
             self.assertEqual(lines[-1], "")
             sock.close()
@@ -146,7 +146,7 @@ class BadInputTest(BrokerCase):
         sock.sendall(data)
         answer = self.read_all(sock).decode()
         self.assertRegex(answer, r"^\* HELLO [^\n]*\n(- ERR [^\n]*\n)*"
-                         r"\* BYE protocol\n$", data)
+                         r"\* BYE protocol keep=0\n$", data)
 
     def test_http(self):
         for data in (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"get /\r\n",

@@ -621,6 +621,20 @@ class OrderTest(KindsCase):
         self.assertEqual(client.event("BYE").words, ["drain"])
         self.assertEqual(self.brokers[0].wait_exit(), 0)
 
+    def test_after_the_grace(self):
+        """The session stands for a lease, also without HELLO keep=."""
+        broker = self.broker(self.server, {"lease.default": self.lease,
+                                           "session.stop_grace": "200ms"})
+        client = self.client(broker)
+        fence = client.ok("LOCK o").fence
+        broker.terminate()
+        client.event("DRAIN", grace_ms=200)
+        self.assertEqual(client.event("BYE").line, "* BYE drain keep=1")
+        self.assertEqual(broker.wait_exit(), 0)
+        again = self.client(self.brokers[1])
+        again.ok(f"HELLO keep=9s resume={client.hello['session']} gen=2")
+        again.ok(f"CLAIM o fence={fence}")
+
     def test_a_second_signal(self):
         client = self.client(self.brokers[0], "LOCK o")
         self.brokers[0].terminate()

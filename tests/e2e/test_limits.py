@@ -151,7 +151,7 @@ class ConnectionLimitTest(LimitCase):
     def refused(self, broker):
         client = self.client(broker, greet=False)
         self.assertEqual([line.line for line in client.at_end()],
-                         ["* BYE limit"])
+                         ["* BYE limit keep=1"])
 
     def test_connections(self):
         broker = self.one(connections=3)

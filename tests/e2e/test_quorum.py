@@ -232,7 +232,8 @@ class QuorumTest(HarnessCase):
                 else:
                     client.finish()
                 client.refused(tag, "CANCELLED")
-                self.assertEqual(client.at_end()[-1].line, f"* BYE {bye}")
+                self.assertEqual(client.at_end()[-1].line,
+                                 f"* BYE {bye} keep=0")
                 self.assertLess(time.monotonic() - begin, 2)
         self.assertEqual(self.living("a"), [0] * self.COUNT)
 

@@ -79,7 +79,7 @@ class AwayTest(HarnessCase):
                     client.finish()
                 lines = client.at_end()
                 self.assertLess(time.monotonic() - begin, 0.9)
-                self.assertEqual(lines[-1].line, f"* BYE {bye}")
+                self.assertEqual(lines[-1].line, f"* BYE {bye} keep=0")
                 codes = {reply.tag: reply.code for reply in lines[:-1]}
                 self.assertEqual(codes.pop("1"), "CANCELLED")
                 self.assertEqual(codes.pop("2"), "CANCELLED")
@@ -198,7 +198,8 @@ class StallTest(HarnessCase):
         lines = client.at_end()
         self.assertLess(time.monotonic() - begin, 2)
         self.assertEqual([reply.line.split(" :")[0] for reply in lines],
-                         ["1 ERR INDOUBT retry=1", "2 OK", "* BYE quit"])
+                         ["1 ERR INDOUBT retry=1", "2 OK",
+                          "* BYE quit keep=0"])
         redis.resume()
         begin = time.monotonic()
         self.client(broker).ok("LOCK stall/end")

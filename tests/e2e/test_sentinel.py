@@ -101,7 +101,7 @@ class SessionEndTest(BrokerCase):
         self.assertEqual(final["2"].code, "CANCELLED")
         for tag in "134567":
             self.assertTrue(final[tag].ok, final[tag].line)
-        self.assertEqual(lines[-1].line, "* BYE eof")
+        self.assertEqual(lines[-1].line, "* BYE eof keep=0")
         other = self.connect()
         for name in ("end/half", "end/half-2", "end/unfinished"):
             other.ok(f"LOCK {name} wait=5s", count=1)
@@ -127,7 +127,7 @@ class SessionEndTest(BrokerCase):
         self.assertRegex(lines[0], r"^\* HELLO proto=1 ")
         self.assertIn("name=end/nc state=held", done.stdout.decode())
         self.assertRegex(lines[-2], r"^- (OK n=|ERR CANCELLED )")
-        self.assertEqual(lines[-1], "* BYE eof")
+        self.assertEqual(lines[-1], "* BYE eof keep=0")
 
 
 class HeartbeatTest(BrokerCase):
@@ -139,7 +139,7 @@ class HeartbeatTest(BrokerCase):
         other.granted(tag)
         self.assertGreater(time.monotonic() - begin, 0.55)
         *pings, bye = client.at_end()
-        self.assertEqual(bye.line, "* BYE heartbeat")
+        self.assertEqual(bye.line, "* BYE heartbeat keep=0")
         # A machine that stands still for a moment may swallow one.
         self.assertIn([ping.line for ping in pings],
                       (["* PING 1", "* PING 2"], ["* PING 1"]))

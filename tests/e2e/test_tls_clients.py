@@ -51,7 +51,7 @@ class SessionTest(TlsPortCase):
             plain.ok(f"LOCK {name} wait=0")
             client.send("QUIT")
             self.assertEqual([reply.line for reply in client.at_end()],
-                             ["- OK", "* BYE quit"])
+                             ["- OK", "* BYE quit keep=0"])
         self.assertEqual(self.counted(broker, "done"), 2)
         self.wait_until(lambda: broker.metric("tls_connections") == 0,
                         what="it has none by TLS")
@@ -143,7 +143,8 @@ class SessionTest(TlsPortCase):
                 capture_output=True, check=True)
             lines = done.stdout.decode().splitlines()
             self.assertTrue(lines[1].startswith("1 OK fence="), lines)
-            self.assertEqual(lines[2:], ["2 OK count=0", "- OK", "* BYE quit"])
+            self.assertEqual(lines[2:], ["2 OK count=0", "- OK",
+                                         "* BYE quit keep=0"])
 
     def test_first_come(self):
         """Clients of both kinds in one queue."""
@@ -175,7 +176,7 @@ class SessionTest(TlsPortCase):
         broker.terminate()
         client.event("DRAIN")
         client.ok("UNLOCK a")
-        self.assertEqual(client.at_end()[-1].line, "* BYE drain")
+        self.assertEqual(client.at_end()[-1].line, "* BYE drain keep=1")
         self.assertEqual(self.ended(silent), b"")
         self.assertEqual(broker.wait_exit(), 0)
         self.assertLess(time.monotonic() - began, 4)  # not stop_grace
@@ -198,7 +199,7 @@ class EndTest(TlsPortCase):
             self.assertTrue(lines[0].startswith("1 OK fence="), lines)
             self.assertTrue(lines[1].startswith("2 OK fence="), lines)
             self.assertTrue(lines[-2].startswith("3 OK state=held"), lines)
-            self.assertEqual(lines[-1], "* BYE eof")
+            self.assertEqual(lines[-1], "* BYE eof keep=0")
             # It has said its end by TLS; the connection ends as well.
             self.assertEqual(self.ended(wire.socket), b"")
             with broker.client() as other:
@@ -216,7 +217,7 @@ class EndTest(TlsPortCase):
         wire.socket.sendall(wire.close_notify())
         lines = wire.read_all()
         self.assertTrue(lines[0].startswith("1 ERR CANCELLED"), lines)
-        self.assertEqual(lines[-1], "* BYE eof")
+        self.assertEqual(lines[-1], "* BYE eof keep=0")
 
     def test_close_notify_behind_much(self):
         """Requests of more than a turn are done before it counts."""
@@ -229,7 +230,7 @@ class EndTest(TlsPortCase):
         wire.socket.settimeout(30)
         wire.socket.sendall(burst + wire.close_notify())
         lines = wire.read_all()
-        self.assertEqual(lines[-1], "* BYE eof")
+        self.assertEqual(lines[-1], "* BYE eof keep=0")
         # Each is answered; of several names, some are waits by then.
         self.assertEqual(sum(" OK fence=" in line or " ERR CANCELLED " in line
                              for line in lines), 240, lines[:9])
@@ -393,7 +394,7 @@ class UserTest(TlsPortCase):
         first = self.secure(broker, tls)
         second = self.secure(broker, tls, greet=False)
         self.assertEqual([reply.line for reply in second.at_end()],
-                         ["* BYE limit"])
+                         ["* BYE limit keep=1"])
         first.close()
         self.wait_until(lambda: broker.metric("sessions") == 0)
         self.secure(broker, tls).ok("LOCK a")

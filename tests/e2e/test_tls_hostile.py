@@ -495,7 +495,7 @@ class LimitTest(TlsPortCase):
         before = broker.metrics()[metric]
         self.assertEqual(self.ended(self.raw(broker)), b"")
         plain = self.client(broker, greet=False)
-        self.assertEqual(plain.at_end()[-1].line, "* BYE limit")
+        self.assertEqual(plain.at_end()[-1].line, "* BYE limit keep=1")
         self.assertEqual(broker.metrics()[metric], before + 2)
         silent[0].close()
         self.wait_until(lambda: self.counted(broker, "closed") >= 1)

@@ -680,6 +680,7 @@ read_bye(struct client *client, const struct line *line)
     bool asked = word_is(line, 2, "quit") || word_is(line, 2, "eof");
 
     bool killed = word_is(line, 2, "killed");
+    bool stands = text_equal(line_value(line, "keep"), TEXT("1"));
 
     client->said_bye = true;
     if (killed && client->doom == FAULT_COUNT)
@@ -693,8 +694,12 @@ read_bye(struct client *client, const struct line *line)
     else if (asked && client->requests_now > 0)
         wire_broken(client, line, "a request was not answered before the end");
     else if (word_is(line, 2, "protocol") || word_is(line, 2, "error") ||
-             word_is(line, 2, "resumed") || line->count != 3)
+             word_is(line, 2, "resumed") || line->count != 4)
         wire_broken(client, line, "there is no reason to");
+    else if ((killed || word_is(line, 2, "quit")) && stands)
+        wire_broken(client, line, "an order has ended the session");
+    else if (word_is(line, 2, "drain") && !client->finishing && !stands)
+        wire_broken(client, line, "a broker that goes releases nothing");
 }
 
 static void

@@ -1001,6 +1001,20 @@ static const struct talk_script scripts[] = {
     FINAL("resumed"),
     FINAL("protocol"),
     FINAL("auth"),
+    {"bye_whose_session_is_over_is_the_end",
+        "begin | hold a 2 5 | < * BYE eof keep=0 | crash\n"
+        "= BYE 0 eof fence=0 until=0 :\n"
+        "= CLOSED 0  fence=0 until=0 :the broker said BYE eof\n"
+        "until a 5 0\n"},
+    {"bye_of_a_session_that_is_not_resumed_yet",
+        "begin | hold a 2 5 | crash | listen marked | reconnect | greet\n"
+        ">~ gen=2\n"
+        "< * BYE heartbeat keep=0\n"
+        "close | +0 | resume 3 | >~ CLAIM a\n"
+        "= AWAY 0  fence=0 until=0 :the broker closed the connection\n"},
+    {"bye_whose_session_stands_is_not_the_end",
+        "begin | hold a 2 5 | < * BYE protocol keep=1 | crash\n"
+        "= AWAY 0  fence=0 until=0 :the broker said BYE protocol | resume 2\n"},
     {"quit_is_the_end",
         "begin | submit quit | > 2 quit | crash\n"
         "= CLOSED 0  fence=0 until=0 :the broker closed the connection\n"},

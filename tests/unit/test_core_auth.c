@@ -894,7 +894,7 @@ START_TEST(who_is_no_more_goes)
         "- OK session=~ proto=1 server=~ keep_ms=60000");
     rig_lock(rig, shop, "LOCK stock/1", 5);
     change(rig, "desk secret=$4 lock=*\nops secret=$3 secret=$4 lock=*\n");
-    rig_expect(rig, shop, "* BYE auth");
+    rig_expect(rig, shop, "* BYE auth keep=0");
     ck_assert(rig->sessions[shop].closed);
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     rig_expect(rig, desk, "* BYE auth");

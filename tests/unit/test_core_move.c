@@ -399,7 +399,7 @@ RIG_TEST(resume_refused, rig_new())
     unsigned u = rig_open(rig);
 
     resume(rig, s, t, 5, "", resumed);
-    rig_expect(rig, s, "* BYE resumed");
+    rig_expect(rig, s, "* BYE resumed keep=0");
     for (unsigned generation = 2; generation <= 5; generation++)
         resume(rig, s, u, generation, "", "- ERR CONFLICT retry=0");
     rig_silent(rig, t);
@@ -412,7 +412,7 @@ RIG_TEST(resume_refused, rig_new())
     /* And a larger one does: also where the holder is there and well. */
     unsigned w = rig_open(rig);
     resume(rig, s, w, 6, "", resumed);
-    rig_expect(rig, t, "* BYE resumed");
+    rig_expect(rig, t, "* BYE resumed keep=0");
     ck_assert(rig->sessions[t].closed);
     rig_say(rig, w, "5 CLAIM a fence=5");
     ck_assert_uint_eq(rig_op(rig, OP_RENEW)->generation, 6);
@@ -461,7 +461,7 @@ RIG_TEST(resume_malformed, rig_new())
     rig_expect(rig, t, "1 OK n=2");
     /* None of that kept it from what is right. */
     resume(rig, s, t, 4294967295, "", resumed);
-    rig_expect(rig, s, "* BYE resumed");
+    rig_expect(rig, s, "* BYE resumed keep=0");
 }
 
 /* It comes before all that the connection does with locks, and once. */
@@ -512,7 +512,7 @@ RIG_TEST(resumed_in_the_midst, rig_new())
     rig_expect(rig, s, "2 ERR CANCELLED retry=1");
     rig_expect(rig, s, "3 ERR UNAVAILABLE retry=1");
     rig_expect(rig, s, "4 ERR INDOUBT retry=1");
-    rig_expect(rig, s, "* BYE resumed");
+    rig_expect(rig, s, "* BYE resumed keep=0");
     rig_silent(rig, t);
 }
 
@@ -574,7 +574,7 @@ RIG_TEST(moved_elsewhere, rig_new())
     rig_silent(rig, t);
     moved(rig, request, 2, 13);
     rig_expect(rig, s, "1 ERR CANCELLED retry=1");
-    rig_expect(rig, s, "* BYE resumed");
+    rig_expect(rig, s, "* BYE resumed keep=0");
     ck_assert_uint_eq(rig_count(rig, COUNTER_sessions_kept), 1);
     moved(rig, request, 3, 13);
     rig_no_op(rig);

@@ -89,7 +89,8 @@ hear_line(unsigned slot, const char *line)
     unsigned tag = (unsigned)strtoul(line, NULL, 10) % TAGS;
     bool ok = strncmp(word, "OK", 2) == 0;
 
-    if (strcmp(line, "* BYE quit") == 0 || strcmp(line, "* BYE eof") == 0)
+    if (strncmp(line, "* BYE quit ", 11) == 0 ||
+        strncmp(line, "* BYE eof ", 10) == 0)
         world.orderly[slot] = true;
     if (line[0] == '*' || line[0] == '-' ||
         (!ok && strncmp(word, "ERR ", 4) != 0))

@@ -97,7 +97,7 @@ SESSION_TEST(killed_while_it_quits)
     rig_say(rig, s, "2 QUIT");
     rig_silent(rig, s);
     rig_kill(rig, by, s);
-    rig_expect(rig, s, "* BYE killed");
+    rig_expect(rig, s, "* BYE killed keep=0");
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
 }
 
@@ -131,6 +131,77 @@ SESSION_TEST(a_wait_is_over_once_it_is_struck_out)
     rig_silent(rig, s);
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     rig_expect(rig, s, "1 ERR TIMEOUT retry=1");
+}
+
+enum {
+    BYE_QUIT,
+    BYE_EOF,
+    BYE_DRAIN,
+    BYE_HEARTBEAT,
+    BYE_KILLED,
+    BYE_EXPELLED, /* and each reason for that */
+};
+
+static void
+bring_about(struct rig *rig, unsigned s, unsigned by, int end)
+{
+    if (end == BYE_QUIT) {
+        rig_ask(rig, s, "QUIT", "- OK");
+    } else if (end == BYE_EOF) {
+        rig_event(rig, s, CORE_EOF);
+    } else if (end == BYE_DRAIN) {
+        rig_stop(rig);
+        rig_pass(rig, 9996);
+        rig_granted(rig, rig_op(rig, OP_RENEW), 5);
+        rig_pass(rig, 5);
+        rig_expect(rig, s, "* DRAIN grace_ms=10000");
+    } else if (end == BYE_HEARTBEAT) {
+        rig_say(rig, s, "HELLO heartbeat=1s");
+        (void)rig_line(rig, s);
+        rig_pass(rig, 3002);
+        rig_expect(rig, s, "* PING 1");
+        rig_expect(rig, s, "* PING 2");
+    } else if (end == BYE_KILLED) {
+        rig_kill(rig, by, s);
+    } else {
+        struct core_event event = {.kind = CORE_EXPEL,
+            .session = rig->sessions[s].handle,
+            .expel = (enum core_expel)(end - BYE_EXPELLED)};
+        rig_step(rig, &event);
+    }
+}
+
+/* keep= of BYE is what the core does with the session's hold. */
+SESSION_TEST(bye_says_whether_the_session_stands)
+{
+    static const struct {
+        const char *plain;
+        const char *kept;
+    } byes[] = {
+        {"* BYE quit keep=0", "* BYE quit keep=0"},
+        {"* BYE eof keep=0", "* BYE eof keep=1"},
+        {"* BYE drain keep=1", "* BYE drain keep=1"},
+        {"* BYE heartbeat keep=0", "* BYE heartbeat keep=1"},
+        {"* BYE killed keep=0", "* BYE killed keep=0"},
+        {"* BYE output keep=0", "* BYE output keep=1"},
+        {"* BYE limit keep=0", "* BYE limit keep=1"},
+        {"* BYE protocol keep=0", "* BYE protocol keep=1"},
+    };
+
+    bool kept = _i % 2 != 0;
+    const char *bye = kept ? byes[_i / 2].kept : byes[_i / 2].plain;
+    bool stands = strstr(bye, "keep=1") != NULL;
+
+    rig_say(rig, s, kept ? "HELLO keep=10s" : "HELLO keep=0");
+    (void)rig_line(rig, s);
+    rig_lock(rig, s, "LOCK a", 5);
+    bring_about(rig, s, rig_open(rig), _i / 2);
+    rig_expect(rig, s, bye);
+    ck_assert(rig->sessions[s].closed);
+    if (!stands)
+        rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    while (rig->op_count > 0) /* a last renewal */
+        rig_granted(rig, rig_op(rig, OP_RENEW), 5);
 }
 
 /* QUIT's OK is the last one. */
@@ -355,6 +426,7 @@ core_told_suite(void)
     tcase_add_test(all, cancelled_and_closed);
     tcase_add_loop_test(all, cancelled_without_an_answer, 0, 2);
     tcase_add_test(all, a_wait_is_over_once_it_is_struck_out);
+    tcase_add_loop_test(all, bye_says_whether_the_session_stands, 0, 16);
     tcase_add_test(all, quit_is_answered_last);
     tcase_add_test(all, no_reentry);
     tcase_add_test(all, no_more_than_keep);

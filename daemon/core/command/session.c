@@ -295,8 +295,12 @@ session_end(struct core *core, struct session *session, enum session_end end)
         struct reply ok = answer_begin(core, session->quit_tag, "OK");
         answer_end(core, session, &ok);
     }
+    /* A stop releases nothing: session_disconnected(). */
+    bool stands = session->end == END_DRAIN ||
+                  (session_keeps(session) && end != END_RESUMED);
     struct reply reply = answer_event(core, EVENT_BYE);
     reply_word(&reply, text_from(ends[end].bye));
+    reply_pair_number(&reply, "keep", stands);
     answer_end(core, session, &reply);
     effects_add(
         core->effects, EFFECT_CLOSE, slab_handle(&core->sessions, session));

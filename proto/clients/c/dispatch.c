@@ -64,7 +64,7 @@ event_act(struct holdfast *h, const struct holdfast_message *message,
     if (kind == HOLDFAST_DRAIN)
         holdfast_drain_told(h, message);
     if (kind == HOLDFAST_BYE)
-        return holdfast_session_bye(h, message->word);
+        return holdfast_session_bye(h, message);
     return true;
 }
 

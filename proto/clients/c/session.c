@@ -126,17 +126,25 @@ holdfast_session_away(struct holdfast *h, const char *reason)
 }
 
 bool
-holdfast_session_bye(struct holdfast *h, const char *why)
+holdfast_session_bye(struct holdfast *h, const struct holdfast_message *message)
 {
     static const char *const finals[] = {
         "killed", "quit", "resumed", "protocol", "auth"};
+    const char *why = message->word;
+    uint64_t keep = 1;
 
     (void)snprintf(h->reason, sizeof(h->reason), "the broker said BYE %s", why);
     if (h->link == LINK_GREETING && h->peer_left > 0)
         return false;
-    for (size_t i = 0; i < sizeof(finals) / sizeof(finals[0]); i++)
-        if (strcmp(why, finals[i]) == 0)
-            h->final = h->link == LINK_OPEN || h->link == LINK_RESUMING;
+    /* An earlier broker does not say keep=. While the session is being resumed,
+     * keep= is that of the connection's own session. */
+    if (h->link == LINK_RESUMING ||
+        !holdfast_message_number(message, "keep", &keep))
+        for (size_t i = 0; i < sizeof(finals) / sizeof(finals[0]); i++)
+            if (strcmp(why, finals[i]) == 0)
+                keep = 0;
+    if (h->link == LINK_OPEN || h->link == LINK_RESUMING)
+        h->final = h->final || keep == 0;
     return !holdfast_session_known(h);
 }
 

@@ -26,8 +26,9 @@ void holdfast_session_greeted(
  * requests, reports AWAY once, and connects again after a pause. */
 void holdfast_session_away(struct holdfast *h, const char *reason);
 
-/* BYE with the word `why`. True: the program sees it, as the session ends. */
-bool holdfast_session_bye(struct holdfast *h, const char *why);
+/* A BYE. True: the program sees it, as the session ends. */
+bool holdfast_session_bye(
+    struct holdfast *h, const struct holdfast_message *message);
 
 /* Leaves a draining broker, reports BACK, or ends the session, as due. */
 void holdfast_session_tick(struct holdfast *h, uint64_t now_ms);
