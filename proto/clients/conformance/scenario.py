@@ -1,0 +1,356 @@
+"""One scenario: its steps, a driver, and a broker that plays the other side.
+
+The README of this folder says what the steps are. All waiting is for an event;
+the time of an event counts only where a step says so.
+"""
+
+import codecs
+import os
+import re
+import selectors
+import shlex
+import signal
+import subprocess
+import tempfile
+import time
+from collections import defaultdict, deque
+
+from broker import Broker, server_tls
+from wire import Mismatch, fill, milliseconds, request_matches, result_matches
+
+EVENT_SECONDS = 10
+EXIT_SECONDS = 10
+WINDOW = re.compile(r"\s*\[(\w+)\+(\w+)\.\.\1\+(\w+)\]$")
+SIZE = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+MAY_LACK = re.compile(r"^# may lack: (.*)$", re.M)
+SHORT = {"...": "ttl_ms=10000 count=1 renewed=1"}
+CHUNK = 1 << 16
+
+
+class Unsupported(Exception):
+    """The client lacks a command."""
+
+
+def size(text):
+    match = re.fullmatch(r"(\d+)([KMG]?)", text)
+    return int(match[1]) * SIZE[match[2]]
+
+
+class Driver:
+    """The client's program, in a process group of its own."""
+
+    def __init__(self, command, folder, log):
+        self._log = log
+        self.lines = defaultdict(deque)  # by ID: (when, line)
+        self._errors = tempfile.TemporaryFile(dir=folder)
+        self.process = subprocess.Popen(
+            shlex.split(command), stdin=subprocess.PIPE, bufsize=0,
+            stdout=subprocess.PIPE, stderr=self._errors,
+            start_new_session=True)
+        self._input = b""
+        self.ended = False
+        self.over = False  # its stdin is closed: what it says is let be
+
+    def say(self, line):
+        self._log(f"D> {line}")
+        try:
+            self.process.stdin.write(line.encode() + b"\n")
+        except BrokenPipeError:
+            raise Mismatch("the driver has ended") from None
+
+    def read(self):
+        data = os.read(self.process.stdout.fileno(), CHUNK)
+        if not data:
+            self.ended = True
+        *lines, self._input = (self._input + data).split(b"\n")
+        for line in lines:
+            text = line.decode("utf-8", "replace")
+            self._log(f"D< {text}")
+            words = text.split()
+            if words[1:2] == ["unsupported"]:
+                raise Unsupported(text)
+            if words and not self.over:
+                self.lines[words[0]].append((time.monotonic(), text))
+
+    def memory(self, peak):
+        """Bytes of all its processes, now or at most."""
+        field = "VmHWM:" if peak else "VmRSS:"
+        total = 0
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                if os.getpgid(int(name)) != self.process.pid:
+                    continue
+                with open(f"/proc/{name}/status", encoding="ascii",
+                          errors="replace") as file:
+                    total += sum(int(line.split()[1]) << 10 for line in file
+                                 if line.startswith(field))
+            except (OSError, ProcessLookupError):
+                continue
+        return total
+
+    def errors(self):
+        self._errors.seek(0)
+        return self._errors.read()[-4000:].decode("utf-8", "replace")
+
+    def end(self):
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout, self._errors):
+            try:
+                pipe.close()
+            except BrokenPipeError:
+                pass
+
+
+class Run:
+    """One run of a scenario; raises Mismatch or Unsupported."""
+
+    def __init__(self, text, command, folder):
+        self.text = text
+        self._folder = folder
+        self._begin = time.monotonic()
+        self.log = []
+        self._variables = {"CA": os.path.join(folder, "ca.pem"),
+                           "OTHERCA": os.path.join(folder, "other.pem"),
+                           "CERT": os.path.join(folder, "client.pem"),
+                           "KEY": os.path.join(folder, "client.key")}
+        self._marks = {}
+        self._memory = None
+        self._current = None
+        self.broker = Broker(self._say)
+        self.driver = Driver(command, folder, self._say)
+        self.broker.selector.register(
+            self.driver.process.stdout, selectors.EVENT_READ, self._read)
+
+    def _say(self, line):
+        self.log.append(f"{time.monotonic() - self._begin:8.3f}  "
+                        f"{line[:300]}")
+
+    def _read(self):
+        self.driver.read()
+        if self.driver.ended:
+            self.broker.selector.unregister(self.driver.process.stdout)
+
+    # --- waiting
+
+    def _until(self, find, what, window=None):
+        """Serves until find() is not None; the result of it is (when, ...)."""
+        begin, limit, least = time.monotonic(), EVENT_SECONDS, None
+        if window:
+            mark = self._marks[window[1]]
+            least = mark + milliseconds(window[2]) / 1e3
+            limit = mark + milliseconds(window[3]) / 1e3 - begin
+        while True:
+            found = find()
+            if found is not None:
+                if least and found[0] < least:
+                    raise Mismatch(f"{(least - found[0]) * 1e3:.0f} ms too "
+                                   f"soon: {what}")
+                if window and found[0] > begin + limit:
+                    raise Mismatch(f"too late: {what}")
+                return found
+            fault = self.broker.fault()
+            if fault:
+                raise Mismatch(f"a bad line of the client: {fault}")
+            if self.driver.ended:
+                raise Mismatch(f"the driver has ended, instead of {what}")
+            rest = begin + limit - time.monotonic()
+            if rest <= 0:
+                raise Mismatch(f"no {what}")
+            self.broker.turn(rest)
+
+    def _connection(self, number=None):
+        if number:
+            return self.broker.connections[int(number) - 1]
+        if not self._current:
+            raise Mismatch("the scenario has accepted no connection")
+        return self._current
+
+    # --- steps
+
+    def _driver_line(self, words, window):
+        queue = self.driver.lines[fill(words.split()[0], self._variables)]
+        found = self._until(lambda: queue.popleft() if queue else None,
+                            f"D< {words}", window)
+        if not result_matches(words, found[1], self._variables):
+            raise Mismatch(f"D< {words}: it is {found[1]}")
+
+    def _client_line(self, words, window, connection):
+        def find():
+            for place in (connection.requests, connection.answered):
+                for request in place:
+                    if request_matches(words, request, self._variables):
+                        place.remove(request)
+                        return (request.at,)
+            return None
+        self._until(find, f"C {words}", window)
+
+    def _accept(self, words, window):
+        name = words or "A"
+        self.broker.listener(name)
+        found = self._until(
+            lambda: self.broker.accepted[name].pop(0)
+            if self.broker.accepted[name] else None,
+            f"connection at {name}", window)
+        self._current = found[1]
+        self._variables[f"s{found[1].number}"] = found[1].session
+
+    def _step_open(self, words):
+        self._step_to_driver(f"connect $A {words}")
+        self._accept("A", None)
+        self._driver_line("connected", None)
+
+    def _step_to_driver(self, words):
+        for name in re.findall(r"\$([A-Z])\b", words):
+            self._variables[name] = self.broker.listener(name).address
+        self.driver.say(fill(words, self._variables).strip())
+
+    def _step_send(self, words, connection):
+        tag, *rest = words.split(" ")
+        tag = self._variables.get(tag, tag)
+        line = fill(" ".join([tag, *(SHORT.get(word, word)
+                                     for word in rest)]), self._variables)
+        connection.say(line)
+        if connection.ended:
+            raise Mismatch(f"the client has ended the connection: S {words}")
+
+    def _step_end(self, window):
+        connection = self._connection()
+        self._until(lambda: (connection.ended,) if connection.ended else None,
+                    "end of the connection", window)
+
+    def _step_close(self, how):
+        connection = self._connection()
+        if how != "fin":
+            self.broker.forget(connection)
+        connection.close(how)
+
+    def _step_join(self, words):
+        connection = self._connection()
+        data, connection.joined = connection.joined, \
+            b"" if words == "on" else None
+        if data:
+            connection.send(data)
+
+    def _step_raw(self, words):
+        text = codecs.escape_decode(fill(words, self._variables).encode())[0]
+        self._say(f"S raw {text!r}")
+        self._connection().send(text)
+
+    def _step_flood(self, words):
+        """Goes on until the client ends the connection."""
+        count, text = words.split(" ", 1)
+        connection = self._connection()
+        piece = codecs.escape_decode(text.encode())[0]
+        piece *= CHUNK // len(piece)
+        for _ in range(size(count) // len(piece)):
+            connection.send(piece)
+            if connection.ended:
+                break
+
+    def _step_auto(self, words):
+        settings = self.broker.settings
+        for word in words.replace(" off", "=off").split():
+            key, _, value = word.partition("=")
+            if key == "off":
+                settings.verbs.clear()
+            elif value == "off":
+                settings.verbs.discard(key)
+            elif key == "ttl":
+                settings.ttl = value
+            else:
+                settings.verbs.add(key)
+
+    def _step_greeting(self, words):
+        self.broker.settings.greeting = None if words == "off" else \
+            " " + words
+
+    def _step_listen(self, words):
+        self.broker.set_listener(*words.split())
+
+    def _step_tls(self, words):
+        name, host = words.split()
+        self.broker.listener(name).tls = server_tls(self._folder, host)
+
+    def _step_memory(self, words):
+        if words == "mark":
+            self._memory = self.driver.memory(False)
+            return
+        grown = self.driver.memory(True) - self._memory
+        self._say(f"memory: {grown >> 10} KiB")
+        if grown > size(words):
+            raise Mismatch(f"the driver has grown by {grown >> 20} MiB")
+
+    def _step_stall(self):
+        self.broker.forget(self._connection())
+
+    def step(self, line):
+        """Carries out one step."""
+        window = WINDOW.search(line)
+        if window:
+            line = line[:window.start()]
+        word, _, words = line.partition(" ")
+        words = words.strip()
+        word, _, number = word.partition("#")
+        if word == "D>":
+            self._step_to_driver(words)
+        elif word == "D<":
+            self._driver_line(words, window)
+        elif word == "C":
+            self._client_line(words, window, self._connection(number))
+        elif word == "S":
+            self._step_send(words, self._connection(number))
+        elif word == "accept":
+            self._accept(words, window)
+        elif word == "end":
+            self._step_end(window)
+        elif word in ("close", "rst", "fin"):
+            self._step_close(word)
+        elif word == "bytes":
+            self._connection().bytes = words == "on"
+        elif word == "stall":
+            self._step_stall()
+        elif word == "mark":
+            self._marks[words] = time.monotonic()
+        else:
+            getattr(self, f"_step_{word}")(words)
+
+    # --- the whole
+
+    def play(self):
+        for line in self.text.splitlines():
+            if line.strip() and not line.startswith("#"):
+                self._say(f"-- {line}")
+                self.step(line)
+        self._leftovers()
+        self._finish()
+
+    def _leftovers(self):
+        self.broker.turn(0)
+        left = [f"C {request.line}" for each in self.broker.connections
+                for request in each.requests]
+        left += [f"D< {line}" for queue in self.driver.lines.values()
+                 for _, line in queue]
+        if left:
+            raise Mismatch("lines that no step takes: " + "; ".join(left))
+
+    def _finish(self):
+        """The end of stdin ends the driver, whatever the broker does."""
+        self._say("-- (the end of stdin)")
+        self.broker.settings.final = self.driver.over = True
+        self.driver.process.stdin.close()
+        limit = time.monotonic() + EXIT_SECONDS
+        while not self.driver.ended:
+            if time.monotonic() > limit:
+                raise Mismatch("the driver does not exit")
+            self.broker.turn(limit - time.monotonic())
+        status = self.driver.process.wait(EXIT_SECONDS)
+        if status != 0:
+            raise Mismatch(f"the driver exits with status {status}")
+
+    def end(self):
+        self.broker.end()
+        self.driver.end()
