@@ -116,6 +116,7 @@ client_OBJ := $(call objects,proto/clients/c)
 tls_OBJ := $(call objects,proto/tls)
 daemon_OBJ := $(call objects,daemon)
 command_OBJ := $(call objects,proto/holdfast)
+client-driver_OBJ := $(call objects,proto/clients/c/driver)
 unit_OBJ := $(call objects,tests/unit)
 fuzz_OBJ := $(call objects,tests/fuzz)
 bench_OBJ := $(call objects,tests/bench)
@@ -210,6 +211,14 @@ $(BUILD)/holdfast: $(command_OBJ) $(COMMAND_ARCHIVES) $(BUILD)/holdfast.members
 	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(command_OBJ) $(COMMAND_ARCHIVES) \
 		$(TLS_LIBS) $(LDLIBS)
 
+# The C library under the conformance suite of all clients.
+client-driver_MEMBERS := $(client-driver_OBJ)
+$(BUILD)/client-driver: $(client-driver_OBJ) $(COMMAND_ARCHIVES) \
+		$(BUILD)/client-driver.members
+	$(say) LINK $@
+	$(Q)$(CC) $(ALL_LDFLAGS) -o $@ $(client-driver_OBJ) $(COMMAND_ARCHIVES) \
+		$(TLS_LIBS) $(LDLIBS)
+
 # --- tests ----------------------------------------------------------------
 
 # tests/unit/test_NAME.c has a NAME_suite(); main.c includes the list.
@@ -280,13 +289,13 @@ $(FUZZERS): $(BUILD)/%: $(BUILD)/obj/tests/fuzz/%.o $(FUZZ_ARCHIVES)
 fuzzers: $(FUZZERS)
 
 -include $(patsubst %.o,%.d,$(ALL_OBJECTS) \
-	$(unit_OBJ) $(fuzz_OBJ) $(bench_OBJ) $(sim_OBJ))
+	$(unit_OBJ) $(fuzz_OBJ) $(bench_OBJ) $(sim_OBJ) $(client-driver_OBJ))
 
 # --- for people -----------------------------------------------------------
 
 .PHONY: help deps deps-lint deps-fuzz deps-chaos deps-deb deps-valgrind
 .PHONY: deps-promtool
-.PHONY: run check bench
+.PHONY: run check bench conformance check-clients
 .PHONY: fuzz coverage valgrind sim sim-mutants chaos deb lint clean
 .PHONY: install uninstall
 
@@ -303,6 +312,8 @@ help:
 	@echo 'make sim-mutants planted bugs, each of which the simulator finds'
 	@echo 'make chaos      faults of all kinds for CHAOS_MINUTES (5) each, on a'
 	@echo '                single Redis, a cluster, and a quorum of three'
+	@echo 'make conformance one suite for the clients of all languages'
+	@echo 'make check-clients that suite, and the tests of each client'
 	@echo 'make bench      measures the daemon before a real Redis'
 	@echo 'make fuzz       each fuzz target for FUZZ_SECONDS (60)'
 	@echo 'make coverage   which branches the tests take (some minutes)'
@@ -378,6 +389,13 @@ check: deps deps-promtool
 	@$(SUBMAKE) SANITIZE= all unit-tests simulator
 	@$(SUBMAKE) SANITIZE=1 BUILD=build/asan all unit-tests
 	@exec $(PYTHON) tests/check.py
+
+# Without tools for a language: skipped, or failed with
+# HOLDFAST_CLIENTS=required.
+conformance check-clients: deps
+	@$(SUBMAKE) all $(BUILD)/client-driver
+	@exec $(PYTHON) proto/clients/clients.py \
+		$(if $(filter conformance,$@),conformance,check) $(CLIENTS)
 
 bench: deps
 	@$(SUBMAKE) all loadgen
@@ -469,8 +487,8 @@ clean:
 
 C_FOLDERS = daemon daemon/base daemon/op daemon/driver daemon/io conf \
 	$(foreach part,core store,daemon/$(part) $(wildcard daemon/$(part)/*)) \
-	proto proto/clients/c proto/tls proto/holdfast tests/unit tests/fuzz \
-	tests/bench tests/sim tests/e2e
+	proto proto/clients/c proto/clients/c/driver proto/tls proto/holdfast \
+	tests/unit tests/fuzz tests/bench tests/sim tests/e2e
 C_SOURCES := $(sort $(wildcard $(addsuffix /*.c,$(C_FOLDERS))))
 C_HEADERS := $(sort $(wildcard $(addsuffix /*.h,$(C_FOLDERS))))
 TIDY_MARKS = $(patsubst %,$(BUILD)/tidy/%.ok,$(C_SOURCES))

@@ -57,6 +57,8 @@ LAYERS = {
          "daemon", "conf"), None, ("event2/", "systemd/")),
     "conf": (("daemon/base", "proto", "conf"), None, ("yaml.h",)),
     "proto/clients/c": (("daemon/base", "proto", "proto/clients/c"), None, ()),
+    "proto/clients/c/driver": (
+        ("proto/clients/c", "proto/clients/c/driver", "proto/tls"), None, ()),
     "proto/tls": (("proto/clients/c", "proto/tls"), None, ("openssl/",)),
     "proto/holdfast": (
         ("daemon/base", "proto", "proto/clients/c", "proto/tls",
