@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""The clients of all languages: one row each, and what is run for them.
+
+    clients.py conformance [NAME...]   the conformance suite with each driver
+    clients.py check [NAME...]         that, and the tests of each client
+
+A client whose tools are missing is one skipped test, or a failed one with
+HOLDFAST_CLIENTS=required. All commands run in the top folder. The last line is
+`N passed, N failed, N skipped`.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+TREE = os.path.dirname(os.path.dirname(FOLDER))
+RUN = [sys.executable, "proto/clients/conformance/run.py"]
+COUNT = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped\s*$")
+
+
+class Client:
+    """`tools` are programs in PATH. `build` and each of `tests` are commands.
+    A test's last line may be `N passed, N failed, N skipped`; without it the
+    test counts as one, by its exit status. `driver` is a line for a shell's
+    rules of words, not for a shell."""
+
+    def __init__(self, name, tools, build, driver, tests=()):
+        self.name, self.tools = name, tools
+        self.build, self.driver, self.tests = build, driver, tests
+
+    def missing(self):
+        return [tool for tool in self.tools if not shutil.which(tool)]
+
+
+# The unit tests of the C library are among those of the tree.
+CLIENTS = (
+    Client("c", ["make", "cc"],
+           [["make", "-s", "build/client-driver"]], "build/client-driver"),
+)
+
+
+def run(command, total):
+    """Runs a test, shows its output, adds its counts to the total."""
+    print(f"--- {' '.join(command)}", flush=True)
+    process = subprocess.Popen(command, cwd=TREE, stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, text=True,
+                               stderr=subprocess.STDOUT, errors="replace")
+    count = None
+    for line in process.stdout:
+        match = COUNT.match(line)
+        if match:
+            count = [int(number) for number in match.groups()]
+        else:
+            print(line, end="", flush=True)
+    good = process.wait() == 0
+    if count is None:
+        count = [int(good), int(not good), 0]
+    elif not good and not count[1]:
+        count[1] = 1
+    if not good:
+        print(f"{'failed':7} {0:6.2f} s  {' '.join(command)}", flush=True)
+    total[:] = [a + b for a, b in zip(total, count)]
+    return count
+
+
+def run_client(client, what, total):
+    """(passed, failed, skipped) of its scenarios, or words instead."""
+    missing = client.missing()
+    if missing:
+        required = os.environ.get("HOLDFAST_CLIENTS") == "required"
+        total[1 if required else 2] += 1
+        return f"{'failed' if required else 'skipped'}: no {missing[0]}"
+    for command in client.build:
+        if subprocess.run(command, cwd=TREE, check=False,
+                          stdin=subprocess.DEVNULL).returncode != 0:
+            total[1] += 1
+            return f"failed: {' '.join(command)}"
+    if what == "check":
+        for command in client.tests:
+            run(command, total)
+    return "{} passed, {} failed, {} skipped of the conformance suite".format(
+        *run([*RUN, "--driver", client.driver], total))
+
+
+def main(arguments):
+    known = {client.name: client for client in CLIENTS}
+    if not arguments or arguments[0] not in ("conformance", "check") or \
+            not set(arguments[1:]) <= set(known):
+        sys.exit(__doc__.strip() + f"\n\nNAME is one of {' '.join(known)}")
+    total, rows = [0, 0, 0], []
+    for name in arguments[1:] or known:
+        rows.append((name, run_client(known[name], arguments[0], total)))
+    print("---")
+    for name, words in rows:
+        print(f"{name:8} {words}")
+    print("{} passed, {} failed, {} skipped".format(*total))
+    return 1 if total[1] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
