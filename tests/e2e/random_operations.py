@@ -91,7 +91,8 @@ class Player(Lane):
         """The words that this lock is mostly asked for with."""
         lock = self.model.locks[name]
         if self.random.random() < 0.06:
-            limit = self.random.choice((0, 3, 5))
+            # No lock has 7 or 8: a re-entry may name a limit of before RESIZE.
+            limit = self.random.choice((0, 7, 8) if lock.queue else (0, 3, 5))
         elif lock.queue:
             limit = lock.limit
         else:
