@@ -506,7 +506,8 @@ lint-format:
 	@echo 'lint: clang-format: $(words $(C_SOURCES) $(C_HEADERS)) files'
 	@clang-format --dry-run -Werror $(C_SOURCES) $(C_HEADERS)
 
-lint-objects: objects $(unit_OBJ) $(fuzz_OBJ) $(bench_OBJ) $(sim_OBJ)
+lint-objects: objects $(unit_OBJ) $(fuzz_OBJ) $(bench_OBJ) $(sim_OBJ) \
+	$(client-driver_OBJ)
 
 lint-gcc lint-clang: lint-%:
 	@echo 'lint: warnings of $*'
