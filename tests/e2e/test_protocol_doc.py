@@ -147,7 +147,7 @@ class VocabularyTest(unittest.TestCase):
             body = section(part, name)
             syntax = re.search(r"^    (\S.*)$", body, flags=re.M).group(1)
             self.assertEqual(without_letters(syntax), without_letters(usage))
-            self.assertRegex(body, r"(?m)^```", f"{name} has no example")
+            self.assertRegex(self.doc, rf"(?m)^C\d?: (\d+ )?{name}\b")
             self.assertIn(f"| [`{name}`](#{name.lower()}) |", part)
         self.assertIn(f"OK n={len(titles)}\n", section(part, "HELP"))
 
@@ -316,39 +316,55 @@ class PythonClientTest(Closing, unittest.TestCase):
                 self.got.append(lines.readline())
                 connection.sendall(answer)
 
-    def connect(self, *answers):
+    def lock(self, *answers, names=("a",), **keys):
         self.answers = answers
         self.broker.start()
-        client = self.namespace["Holdfast"](port=self.port)
-        self.addCleanup(client.socket.close)
-        self.addCleanup(client.lines.close)
-        return client
+        lock = self.namespace["Lock"](("127.0.0.1", self.port), *names, **keys)
+        self.addCleanup(lock.socket.close)
+        return lock
+
+    def lost(self, answer, broken=b""):
+        """Why a lock is lost after that answer to its second HELD."""
+        lock = self.lock(b"1 OK fence=7 ttl_ms=9 count=1\n",
+                         b"2 ITEM ttl_ms=300\n2 OK n=1\n" + broken, answer)
+        self.wait_until(lambda: not lock.held() and hasattr(lock, "why"))
+        return str(lock.why)
 
     def test_it_is_short(self):
-        self.assertLess(len(self.source.splitlines()), 50)
+        self.assertLess(len([line for line in self.source.splitlines()
+                             if line.strip()]), 65)
 
     def test_it_locks_and_unlocks(self):
-        client = self.connect(b"1 OK fence=7 ttl_ms=9 count=1 new=x\n",
-                              b"* NEW a b=c :d\n2 OK ttl_ms=60000\n",
-                              b"3 OK count=0\n")
-        self.assertEqual(client.lock("a b=%\u00e4", wait="5s", note=":x"), 7)
-        self.assertTrue(client.check("a b=%\u00e4"))
-        self.assertEqual(client.unlock("a b=%\u00e4", fence=7), 0)
+        lock = self.lock(
+            b"1 QUEUED position=1\n1 OK fence=7,3 ttl_ms=9 count=1 new=x\n",
+            b"* NEW a b=c :d\n2 ITEM ttl_ms=70000\n2 ITEM ttl_ms=60000\n"
+            b"2 OK n=2\n", b"* BYE quit\n",
+            names=("a b=%\u00e4", b"\xff"), wait="5s", note=":x")
+        self.assertEqual(lock.fences, ["7", "3"])
+        self.assertTrue(lock.held())
+        self.assertLess(lock.deadline, self.namespace["now"]() + 59.5)
+        lock.close()
+        self.wait_until(lambda: not lock.held())
         self.broker.join(10)
         self.assertEqual(self.got, [
-            b"1 LOCK a%20b%3D%25%C3%A4 wait=5s note=%3Ax\n", b"2 PING\n",
-            b"3 UNLOCK a%20b%3D%25%C3%A4 fence=7\n"])
+            b"1 LOCK a%20b%3D%25%C3%A4 %FF wait=5s note=%3Ax\n", b"2 HELD\n",
+            b"3 QUIT\n"])
+        lock.close()
+        self.assertFalse(lock.held())
+
+    def test_it_tells_an_error(self):
+        with self.assertRaisesRegex(self.namespace["NotHeld"], "BUSY"):
+            self.lock(b"1 ERR BUSY retry=1 :held\n", wait="0")
 
     def test_it_sees_a_loss(self):
-        client = self.connect(b"1 OK fence=7 ttl_ms=9 count=1\n",
-                              b"* LOST a%20b fence=7 reason=expired\n2 OK\n")
-        client.lock("a b")
-        self.assertFalse(client.check("a b"))
+        self.assertIn("LOST a", self.lost(
+            b"", b"* LOST a fence=7 reason=gone\n"))
 
-    def test_it_tells_errors_and_the_end(self):
-        error = self.namespace["HoldfastError"]
-        client = self.connect(b"1 ERR BUSY retry=1 :held\n", b"* BYE drain\n")
-        with self.assertRaisesRegex(error, "BUSY: held"):
-            client.lock("a", wait=0)
-        with self.assertRaisesRegex(error, "connection ended"):
-            client.lock("a")
+    def test_it_sees_no_hold(self):
+        self.assertTrue(self.lost(b"2 OK n=0\n"))
+
+    def test_it_sees_the_end(self):
+        self.assertIn("BYE drain", self.lost(b"* BYE drain\n"))
+
+    def test_half_a_line_is_none(self):
+        self.assertIn("ended", self.lost(b"2 ITEM ttl_ms=9000\n2 OK n=1"))

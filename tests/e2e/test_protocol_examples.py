@@ -1,9 +1,11 @@
 """The broker answers as the transcripts of proto/PROTOCOL.md say."""
 
+import os
 import re
+import sys
 import unittest
 
-from harness import BrokerFailure, ClientError, shared_redis
+from harness import BrokerFailure, ClientError, HarnessCase, shared_redis
 from shared import BrokerCase, read
 
 WORD = re.compile(r"<(\w+)>")
@@ -147,6 +149,61 @@ class ExampleTest(BrokerCase):
                 client.close()
         if not broker.running:
             raise BrokerFailure(broker.log())
+
+
+class ProgramTest(HarnessCase):
+    """The client of profile A, as printed, before real brokers."""
+
+    def start(self, broker, *names, **keys):
+        source = re.search(r"^```python\n(.*?)^```$", read("proto/PROTOCOL.md"),
+                           flags=re.M | re.S).group(1)
+        address = (broker.host, broker.port)
+        program = self.process([sys.executable, "-c", source + f"""
+lock = Lock({address!r}, *{names!r}, **{keys!r})
+print("held", *lock.fences, flush=True)
+while lock.held():
+    time.sleep(0.005)
+print("lost", flush=True)
+time.sleep(60)
+"""], log_path=os.path.join(self.folder(), "log"))
+        program.wait_log("held")
+        return program
+
+    def pair(self, overrides):
+        """Two brokers of one Redis."""
+        redis = self.redis()
+        return [self.broker(redis, overrides) for _ in range(2)]
+
+    def test_a_stopped_broker(self):
+        """The program knows before the lock is another's."""
+        first, second = self.pair({"lease.default": "3s"})
+        program = self.start(first, "a", b"\xe9 =%", note="x y")
+        client = self.client(second)
+        tag = client.waits("LOCK %E9%20%3D%25 a")
+        first.process.pause()
+        self.addCleanup(first.process.resume)
+        client.granted(tag, timeout=20)
+        self.assertIn("lost", program.log())
+
+    def test_an_overdue_lock_is_given_back(self):
+        """The broker goes on before the lease of 30 s is over."""
+        first, second = self.pair({"session.tcp_user_timeout": "1s"})
+        program = self.start(first, "b")
+        client = self.client(second)
+        tag = client.waits("LOCK b")
+        first.process.pause()
+        self.addCleanup(first.process.resume)
+        program.wait_log("lost")
+        first.process.resume()
+        client.granted(tag)
+
+    def test_a_lease(self):
+        """HELD counts it, PING does not."""
+        first, _ = self.pair({})
+        program = self.start(first, "c", lease="1s")
+        first.process.pause()
+        self.addCleanup(first.process.resume)
+        program.wait_log("lost", 5)
 
 
 class MatchTest(unittest.TestCase):
