@@ -1,0 +1,3 @@
+module holdfast.example/proto/clients/go
+
+go 1.21
