@@ -8,10 +8,29 @@
 -- is settled with the node: until then the data may lack holders. Tickets whose
 -- arrival is not later than that of INSPECT are left out; the place is the
 -- number of waiters among them. Ahead is 1 if there are tickets behind those.
+-- An upgrade that is granted excludes all others, so it comes first. Its
+-- arrival in INSPECT says that it alone has been shown.
 --
 --@include call.lua
 look(true)
 --@include record.lua
+
+-- The upgrade of the first holder, if it is granted, or nil.
+local function upgraded(r)
+    if bit.band(r.flags, UPGRADES) == 0 or r.granted ~= 2 then
+        return nil
+    end
+    for place, flags, from, at in queue_walk(r, r.first) do
+        if bit.band(flags, GRANTED) ~= 0 then
+            local t = ticket_unpack(place, from, at)
+            return ticket_with(r, counterpart(t.identity),
+                TICKET_IDENTITY + IDENTITY_SESSION, function(other)
+                    return bit.band(other.flags, GRANTED) ~= 0 and
+                        other.mode == UPGRADE
+                end)
+        end
+    end
+end
 
 local unsettled = settled and 0 or max(settles_in, 1)
 local raw, wrong = record_check(pcall_redis('GETRANGE', KEYS[1], '0',
@@ -26,15 +45,24 @@ local tickets, passed, more = {}, 0, 0
 r.raw = nil -- has no words
 -- An upgrade stands before all waiters: it is shown so where all are shown.
 local sorts = bit.band(r.flags, UPGRADES) ~= 0 and after == 0 and r.live <= left
+local top = upgraded(r)
+if top and after == 0 then
+    local at = ticket_at(r, top.place)
+    tickets[1] = call('GETRANGE', r.key, at, at + r.width - 1)
+    left = left - 1
+elseif top and after == top.arrival then
+    after = 0
+end
 local waits = {}
-for _, flags, from, at in queue_walk(r, r.first) do
+for place, flags, from, at in queue_walk(r, r.first) do
     local granted = bit.band(flags, GRANTED) ~= 0
-    if flags ~= 0 and unpack_at('<d', from, at + TICKET_ARRIVAL) <= after then
+    local shows = flags ~= 0 and not (top and place == top.place)
+    if shows and unpack_at('<d', from, at + TICKET_ARRIVAL) <= after then
         passed = passed + (granted and 0 or 1)
-    elseif flags ~= 0 and left == 0 then
+    elseif shows and left == 0 then
         more = 1
         break
-    elseif flags ~= 0 then
+    elseif shows then
         local later = sorts and not granted and
             bit.band(byte(from, at + TICKET_MODE), UPGRADE) == 0
         local list = later and waits or tickets

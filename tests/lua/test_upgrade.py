@@ -164,6 +164,23 @@ class Upgrades(UpgradeCase):
         self.assertEqual([ticket.who for ticket in shown],
                          [who(0), who(1), who(0).above(), who(2), who(3)])
 
+    def test_it_is_shown_first_once_granted(self):
+        """And each ticket on one page, however long the pages are."""
+        for number in (2, 3):
+            self.take(number, scripts.EXCLUSIVE)
+        self.upgrade(0)
+        order = [who(0).above(), who(0), who(2), who(3)]
+        for limit in (1, 2, 3, 4):
+            shown, after = [], 0
+            while len(shown) < 4:
+                result, _, page = self.one.inspect(limit=limit, after=after)
+                self.assertEqual(result.place, max(len(shown) - 2, 0))
+                self.assertLessEqual(len(page), limit)
+                after = page[-1].arrival
+                shown += [ticket.who for ticket in page]
+                self.assertEqual(result.ahead, int(len(shown) < 4))
+            self.assertEqual(shown, order)
+
     def now(self):
         return int(self.one.look() and self.one.last.now)
 

@@ -1,7 +1,8 @@
 """Bugs for mutants.py to plant: of a quorum of masters. See DESIGN.md D5."""
 
 SETTINGS = ("--set", "quorum=1,masters=3,cluster=0,sentinels=0,replicas=0,"
-            "semaphores=0,conflicts=0,strict=0")
+            "semaphores=0,conflicts=0,strict=0,members=0,upgrades=0,trees=0,"
+            "failover=0")
 
 # As in planted.py.
 PLANTED = {
