@@ -455,7 +455,6 @@ SESSION_TEST(wanted_at_once)
     expect_wanted(rig, s, "* WANTED a waiters=3");
 }
 
-/* Of several names each is told, once all are had. */
 /* The upgrade of the hold is not one of the others. */
 SESSION_TEST(wanted_and_upgraded)
 {
@@ -469,6 +468,27 @@ SESSION_TEST(wanted_and_upgraded)
     expect_wanted(rig, s, "* WANTED a waiters=1");
 }
 
+/* An owner hears once of waiters for both its holds: by the upgrade. */
+SESSION_TEST(wanted_by_both)
+{
+    rig_lock(rig, s, "1 LOCK a mode=upgradable wanted=1", 5);
+    looked(rig, 0);
+    rig_say(rig, s, "2 LOCK a wanted=1");
+    rig_granted(rig, rig_op(rig, OP_ACQUIRE), 9);
+    rig_expect(rig, s, "2 OK fence=9 ttl_ms=~ count=2 upgrade=1");
+    looked(rig, 0);
+    now_waits(rig, 1);
+    expect_wanted(rig, s, "* WANTED a waiters=1");
+    rig_say(rig, s, "3 UNLOCK a");
+    rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
+    rig_expect(rig, s, "3 OK count=1");
+    now_waits(rig, 1);
+    rig_silent(rig, s);
+    now_waits(rig, 2);
+    expect_wanted(rig, s, "* WANTED a waiters=2");
+}
+
+/* Of several names each is told, once all are had. */
 SESSION_TEST(wanted_of_several)
 {
     rig_say(rig, s, "1 LOCK a b wanted=1");
@@ -599,6 +619,7 @@ core_watch_suite(void)
     tcase_add_test(tests, wanted);
     tcase_add_test(tests, wanted_at_once);
     tcase_add_test(tests, wanted_and_upgraded);
+    tcase_add_test(tests, wanted_by_both);
     tcase_add_test(tests, wanted_of_several);
     tcase_add_test(tests, wanted_here);
     tcase_add_test(tests, wanted_elsewhere);

@@ -133,13 +133,27 @@ watch_tell(struct core *core, struct watch *watch)
     watch->told_detached = news->detached;
 }
 
+/* Whether the client hears of waiters by the upgrade above the hold. */
+static bool
+watch_is_below(const struct core *core, const struct watch *watch)
+{
+    const struct ticket *hold = slab_get(&core->tickets, watch->ticket);
+
+    require(watch->kind == WATCH_WAITERS && hold != NULL);
+    const struct ticket *upgrade = ticket_find_upgrade(
+        core, hold->session, hold->lock, ticket_owner(hold));
+    return upgrade != NULL && upgrade != hold &&
+           upgrade->state == TICKET_HELD && ticket_known_holds(upgrade) > 0 &&
+           !handle_equal(upgrade->wanted, HANDLE_NONE);
+}
+
 /* Growth counts from the fewest that were seen since the last event. */
 static bool
 watch_grows(const struct core *core, struct watch *watch)
 {
     uint32_t waiters = watch_waiters(core, watch);
 
-    if (waiters > watch->told_waiters)
+    if (waiters > watch->told_waiters && !watch_is_below(core, watch))
         return watch_hold(core, watch) != NULL;
     watch->told_waiters = waiters;
     return false;
