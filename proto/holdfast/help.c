@@ -102,7 +102,7 @@ static const struct usage usages[] = {
         "\n"
         "A KEY that a run above this one holds, at the same address, is\n"
         "refused with 125, unless both have --shared or --limit, or --wait\n"
-        "ends the wait.\n"
+        "ends the wait. With --tree a part is refused for the whole, too.\n"
         "\n"
         "If the broker dies or drains, the session moves to another address,\n"
         "or to the same one, within --keep. PROGRAM runs on, and a waiter\n"

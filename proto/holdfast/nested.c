@@ -5,7 +5,8 @@
  *     PID=MODE=ADDRESS=KEY
  *
  * PID is the run's. MODE is `x` for an exclusive hold, and `s` for a shared
- * lock or a semaphore. ADDRESS and KEY are percent-encoded.
+ * lock or a semaphore; with --tree, `X` and `S`. ADDRESS and KEY are
+ * percent-encoded, which leaves `/` as it is.
  *
  * A process may outlive the run and keep the variable. So a word counts only
  * while its run is an ancestor of this process, which it stays for life as a
@@ -43,6 +44,23 @@ has_room(const struct acquire *acquire)
     return acquire->options.shared || acquire->options.limit > 1;
 }
 
+static char
+mode_of(const struct acquire *acquire)
+{
+    if (acquire->options.tree)
+        return has_room(acquire) ? 'S' : 'X';
+    return has_room(acquire) ? 's' : 'x';
+}
+
+/* Whether the key is a part of the other one. */
+static bool
+is_part(const char *key, const char *whole)
+{
+    size_t len = strlen(whole);
+
+    return strncmp(key, whole, len) == 0 && key[len] == '/';
+}
+
 bool
 nested_tell(const struct acquire *acquire)
 {
@@ -56,8 +74,8 @@ nested_tell(const struct acquire *acquire)
 
         if (address == NULL || key == NULL ||
             asprintf(&more, "%s%s%ld=%c=%s=%s", text,
-                text[0] != '\0' ? " " : "", (long)getpid(),
-                has_room(acquire) ? 's' : 'x', address, key) < 0)
+                text[0] != '\0' ? " " : "", (long)getpid(), mode_of(acquire),
+                address, key) < 0)
             more = NULL;
         free(key);
         free(text);
@@ -103,7 +121,8 @@ is_above(long pid)
     return false;
 }
 
-/* Whether the word is of this key, and its run excludes this command. */
+/* Whether the word is of this key, or one of the two is a part of the other,
+ * and its run excludes this command. A part excludes by --tree alone. */
 static bool
 word_excludes(const char *word, const char *address, const char *key,
     const struct acquire *acquire, long *pid)
@@ -115,10 +134,14 @@ word_excludes(const char *word, const char *address, const char *key,
     if (sscanf(word, "%ld=%c=%n", pid, &mode, &at) != 2 || at == 0)
         return false;
     word += at;
-    return strncmp(word, address, address_len) == 0 &&
-           word[address_len] == '=' &&
-           strcmp(word + address_len + 1, key) == 0 &&
-           !(mode == 's' && has_room(acquire)) && is_above(*pid);
+    if (strncmp(word, address, address_len) != 0 || word[address_len] != '=')
+        return false;
+    const char *held = word + address_len + 1;
+    bool tree = mode == 'X' || mode == 'S';
+    bool room = mode == 's' || mode == 'S';
+    return (strcmp(held, key) == 0 || (tree && is_part(held, key)) ||
+               (acquire->options.tree && is_part(key, held))) &&
+           !(room && has_room(acquire)) && is_above(*pid);
 }
 
 const char *

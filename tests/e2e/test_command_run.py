@@ -433,6 +433,23 @@ class NestedTest(CommandCase):
         self.assert_refused("job", options=("--shared",))
         self.assert_refused("--limit", "1", "job", options=("--limit", "1"))
 
+    def test_a_part_and_its_whole(self):
+        self.assert_refused("shop", outer=("shop/1",), options=("--tree",))
+        self.assert_refused("--tree", "shop/1/2", outer=("shop",))
+        self.assert_refused("--tree", "--shared", "shop/1", outer=("shop",),
+                            options=("--tree",))
+        self.assert_refused("--shared", "shop", outer=("shop/1",),
+                            options=("--tree",))
+
+    def test_a_part_beside_it(self):
+        tree = ("--tree",)
+        self.assert_runs("--tree", "shop/2", outer=("shop/1",), options=tree)
+        self.assert_runs("--tree", "shop/1", outer=("shop/11",), options=tree)
+        self.assert_runs("shop", outer=("shop/1",))
+        self.assert_runs("shop/1", outer=("shop",), options=tree)
+        self.assert_runs("--shared", "shop", outer=("shop/1",),
+                         options=("--tree", "--shared"))
+
     def test_it_may_be_had(self):
         self.assert_runs("other")
         self.assert_runs("jo", outer=("job",))
