@@ -18,6 +18,13 @@ from wire import Mismatch, Request, milliseconds
 AUTO = ("HELLO", "AUTH", "PING", "PONG", "HELD", "CANCEL", "QUIT")
 SEND_SECONDS = 10
 READ_BYTES = 1 << 16
+LINE_MAX = 4096  # with the LF
+
+
+def _key(words, key):
+    """The value of `key=`, or None."""
+    return next((word[len(key) + 1:] for word in words
+                 if word.startswith(key + "=")), None)
 
 
 class Settings:
@@ -27,6 +34,7 @@ class Settings:
         self.verbs = set(AUTO)
         self.ttl = "10000"
         self.greeting = ""  # None: none
+        self.answers = {}   # by verb: what a scenario says instead
         self.final = False  # the scenario is over: UNLOCK is answered, too
 
 
@@ -34,7 +42,7 @@ class Connection:
     """One of a client. `requests` are the lines that no step has taken."""
 
     def __init__(self, sock, number, settings, holds, log):
-        self.sock, self.number = sock, number
+        self.sock, self.number, self.listener = sock, number, None
         self.settings, self.holds, self._log = settings, holds, log
         self.session = secrets.token_hex(16)
         self.requests, self.answered = [], []
@@ -52,7 +60,7 @@ class Connection:
         """The greeting."""
         if self.settings.greeting is not None:
             self.say(f"* HELLO proto=1 server=holdfastd/0.1.0 session="
-                     f"{self.session} max_line=4096 lease_ms=30000"
+                     f"{self.session} max_line={LINE_MAX} lease_ms=30000"
                      f"{self.settings.greeting}")
 
     def say(self, line):
@@ -62,25 +70,22 @@ class Connection:
         if word in ("OK", "ERR") and tag in self.outstanding:
             self._answered(self.outstanding.pop(tag), word == "OK", rest)
         elif word == "LOST":
-            self.holds.pop(self._fence(rest), None)
+            self.holds.pop(_key(rest, "fence"), None)
         self.send(line.encode() + b"\n")
 
-    @staticmethod
-    def _fence(words):
-        return next((word[6:] for word in words if word.startswith("fence=")),
-                    None)
-
     def _answered(self, request, good, words):
-        fence = self._fence(words) or request.keys.get("fence")
+        fence = _key(words, "fence") or request.keys.get("fence")
         if good and request.verb in ("LOCK", "CLAIM") and fence \
                 and "detached" not in request.keys:
+            end = None if "lease" not in request.keys else \
+                time.monotonic() + int(_key(words, "ttl_ms") or 0) / 1e3
             for each, name in zip(fence.split(","), request.names):
                 owner = request.keys.get("owner")
-                self.holds[each] = f"name={name}" + (
+                self.holds[each] = end, f"name={name}" + (
                     f" owner={owner}" if owner else "")
         elif good and request.verb == "UNLOCK" and "count=0" in words:
             self.holds.pop(fence, None)
-        elif not good and request.verb == "CLAIM" and words[0] == "LOST":
+        elif not good and request.verb == "CLAIM" and "LOST" in words:
             self.holds.pop(fence, None)
 
     def send(self, data):
@@ -129,15 +134,22 @@ class Connection:
             self.fault = self.fault or f"{line!r}: the tag is outstanding"
         elif request.tag != "-":
             self.outstanding[request.tag] = request
-        if request.verb in self.settings.verbs or self.settings.final:
+        if len(line) >= LINE_MAX:
+            self.say(f"{request.tag} ERR TOOLONG retry=0 :the line")
+        elif request.verb in self.settings.verbs or self.settings.final:
             self.answered.append(request)
             self._answer(request)
         else:
             self.requests.append(request)
 
     def _answer(self, request):
+        text = self.settings.answers.get(request.verb)
         answer = getattr(self, f"_on_{request.verb.lower()}", None)
-        if answer and not self.closed:
+        if self.closed:
+            return
+        if text:
+            self.say(f"{request.tag} {text}")
+        elif answer:
             answer(request)
 
     def _on_hello(self, request):
@@ -155,13 +167,16 @@ class Connection:
         self.say(f"{request.tag} OK")
 
     def _on_ping(self, request):
-        ttl = f" ttl_ms={self.settings.ttl}" if self.holds else ""
-        self.say(f"{request.tag} OK{ttl}")
+        renewed = any(not end for end, _ in self.holds.values())
+        self.say(f"{request.tag} OK"
+                 + (f" ttl_ms={self.settings.ttl}" if renewed else ""))
 
     def _on_held(self, request):
-        for fence, hold in self.holds.items():
-            self.say(f"{request.tag} ITEM {hold} fence={fence} ttl_ms="
-                     f"{self.settings.ttl} count=1 renewed=1")
+        for fence, (end, hold) in self.holds.items():
+            left = max(0, int((end - time.monotonic()) * 1e3)) if end else 0
+            self.say(f"{request.tag} ITEM {hold} fence={fence} count=1 " + (
+                f"ttl_ms={left} lease_ms={left}" if end else
+                f"ttl_ms={self.settings.ttl} renewed=1"))
         self.say(f"{request.tag} OK n={len(self.holds)}")
 
     def _on_cancel(self, request):
@@ -294,6 +309,7 @@ class Broker:
             return
         connection = Connection(sock, len(self.connections) + 1,
                                 self.settings, self.holds, self.log)
+        connection.listener = name
         self.connections.append(connection)
         self.accepted[name].append((time.monotonic(), connection))
         self.selector.register(sock, selectors.EVENT_READ,
@@ -329,9 +345,13 @@ class Broker:
             each.end()
 
 
-def server_tls(folder, name):
-    """A context with a certificate of this name, issued by ca.pem there."""
+def server_tls(folder, name, client=False):
+    """A context with a certificate of this name, issued by ca.pem there; it
+    may ask the client for one, too."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(os.path.join(folder, name + ".pem"),
                             os.path.join(folder, name + ".key"))
+    if client:
+        context.load_verify_locations(os.path.join(folder, "ca.pem"))
+        context.verify_mode = ssl.CERT_REQUIRED
     return context

@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections import defaultdict, deque
 
-from broker import Broker, server_tls
+from broker import AUTO, Broker, server_tls
 from wire import Mismatch, fill, milliseconds, request_matches, result_matches
 
 EVENT_SECONDS = 10
@@ -189,12 +189,17 @@ class Run:
         self._until(find, f"C {words}", window)
 
     def _accept(self, words, window):
-        name = words or "A"
-        self.broker.listener(name)
-        found = self._until(
-            lambda: self.broker.accepted[name].pop(0)
-            if self.broker.accepted[name] else None,
-            f"connection at {name}", window)
+        names = [words or "A"]
+        if words in ("*", "other"):
+            names = [name for name in self.broker.listeners if words == "*"
+                     or name != self._current.listener]
+
+        def find():
+            for name in names:
+                if self.broker.accepted[name]:
+                    return self.broker.accepted[name].pop(0)
+            return None
+        found = self._until(find, f"connection at {words or 'A'}", window)
         self._current = found[1]
         self._variables[f"s{found[1].number}"] = found[1].session
 
@@ -264,6 +269,16 @@ class Run:
             else:
                 settings.verbs.add(key)
 
+    def _step_answer(self, words):
+        verb, _, text = words.partition(" ")
+        self.broker.settings.verbs.add(verb)
+        self.broker.settings.answers[verb] = text
+
+    def _step_pause(self, words):
+        end = time.monotonic() + milliseconds(words) / 1e3
+        while time.monotonic() < end:
+            self.broker.turn(end - time.monotonic())
+
     def _step_greeting(self, words):
         self.broker.settings.greeting = None if words == "off" else \
             " " + words
@@ -272,8 +287,9 @@ class Run:
         self.broker.set_listener(*words.split())
 
     def _step_tls(self, words):
-        name, host = words.split()
-        self.broker.listener(name).tls = server_tls(self._folder, host)
+        name, *how = words.split()
+        self.broker.listener(name).tls = server_tls(
+            self._folder, how[0], "client" in how[1:])
 
     def _step_memory(self, words):
         if words == "mark":
@@ -321,21 +337,45 @@ class Run:
     # --- the whole
 
     def play(self):
-        for line in self.text.splitlines():
-            if line.strip() and not line.startswith("#"):
+        lines = [line for line in self.text.splitlines()
+                 if line.strip() and not line.startswith("#")]
+        while lines:
+            line = lines.pop(0)
+            if not line.startswith("each "):
                 self._say(f"-- {line}")
                 self.step(line)
+                continue
+            body = lines[:lines.index("done")]
+            del lines[:len(body) + 1]
+            self._each(line, body)
         self._leftovers()
         self._finish()
 
+    def _each(self, line, body):
+        """The steps up to `done`, for each value."""
+        _, name, *values = line.split()
+        match = re.fullmatch(r"(\d+)\.\.(\d+)", values[0])
+        if match:
+            values = map(str, range(int(match[1]), int(match[2]) + 1))
+        for value in values:
+            self._variables[name] = value
+            for each in body:
+                self.step(re.sub(rf"\${name}\b", value, each))
+
     def _leftovers(self):
+        """Lines that no step has taken; unless clients send these when they
+        like, or on a connection for a session that is new."""
         self.broker.turn(0)
         left = [f"C {request.line}" for each in self.broker.connections
-                for request in each.requests]
+                for request in each.requests if request.verb not in AUTO]
         left += [f"D< {line}" for queue in self.driver.lines.values()
                  for _, line in queue]
+        left += [f"C {request.line}" for queue in
+                 self.broker.accepted.values() for _, connection in queue
+                 for request in connection.answered
+                 if "resume" in request.keys]
         if left:
-            raise Mismatch("lines that no step takes: " + "; ".join(left))
+            raise Mismatch("lines that no step takes: " + "; ".join(left[:9]))
 
     def _finish(self):
         """The end of stdin ends the driver, whatever the broker does."""

@@ -1,7 +1,8 @@
 """Lines of the protocol, and patterns of a scenario that match them.
 
 A pattern is what stands in a scenario: `?x` takes a word, `$x` is a word that
-was taken, `a|b` is one of several, `5..9` a number of that range, `*` anything.
+was taken, `a|b` is one of several, `!a` another one, `5..9` a number of that
+range, `>5` a larger one, `*` anything.
 """
 
 import re
@@ -58,7 +59,7 @@ class Request:
         self.verb = words.pop(0).upper() if words else ""
         if not self.verb.isalpha():
             raise ValueError("no verb")
-        if self.tag == "-" and self.verb != "PONG":
+        if self.tag == "-" and self.verb not in ("PONG", "QUIT"):
             raise ValueError("no tag")
         self.names, self.keys = [], {}
         for word in words:
@@ -88,11 +89,17 @@ def value_matches(pattern, value, variables, is_duration=False):
         variables[pattern[1:]] = value
         return True
     pattern = fill(pattern, variables)
+    if pattern.startswith("!"):
+        return decoded(value) != decoded(pattern[1:])
+    if is_duration:
+        value = str(milliseconds(value))
     match = RANGE.fullmatch(pattern)
     if match:
         return value.isdigit() and int(match[1]) <= int(value) <= int(match[2])
+    if pattern.startswith(">"):
+        return value.isdigit() and int(value) > int(pattern[1:])
     if is_duration:
-        return milliseconds(pattern) == milliseconds(value)
+        return milliseconds(pattern) == int(value)
     return decoded(value) in [decoded(one) for one in pattern.split("|")]
 
 
@@ -100,7 +107,8 @@ def request_matches(pattern, request, variables):
     """Whether the line is that of `TAG VERB WORDS`; takes tag and `?x`."""
     tag, verb, *words = pattern.split()
     names, keys = split(words)
-    if request.verb != verb or (tag == "-") != (request.tag == "-"):
+    if request.verb not in verb.split("|") or \
+            (tag == "-") != (request.tag == "-"):
         return False
     taken = dict(variables)
     if len(names) != len(request.names) or not all(
@@ -124,7 +132,11 @@ def request_matches(pattern, request, variables):
 
 
 def result_matches(pattern, line, variables):
-    """Whether a line of the driver has these words, and these keys."""
+    """Whether a line of the driver has these words and keys; `||` stands
+    between possible lines."""
+    if " || " in pattern:
+        return any(result_matches(one, line, variables)
+                   for one in pattern.split(" || "))
     words, keys = split(pattern.split())
     got_words, got_keys = split(line.split())
     return len(words) == len(got_words) and all(

@@ -28,9 +28,11 @@ item_create(char **words, enum driver_kind kind)
         (void)snprintf(item->owner, sizeof(item->owner), "%s", owner);
     for (char **word = words + 2; *word != NULL && strchr(*word, '=') == NULL &&
                                   item->name_count < HOLDFAST_NAMES_MAX;
-         word++)
+         word++) {
+        (void)holdfast_decode(*word, strlen(*word));
         (void)snprintf(item->names[item->name_count++], sizeof(item->names[0]),
             "%s", *word);
+    }
     item->kind = kind;
     item->waits = true;
     item->next = driver_items;
@@ -321,7 +323,9 @@ act_known(struct driver_item *item, char **words)
         act_cancel(item);
     else if (strcmp(verb, "renew") == 0 && words[2] != NULL)
         operation_begin(item, "renewed", ask_renew, strchr(words[2], '=') + 1);
-    else if (strcmp(verb, "note") == 0)
+    else if (strcmp(verb, "note") == 0 &&
+             (words[2] == NULL ||
+                 holdfast_decode(words[2], strlen(words[2])) != SIZE_MAX))
         operation_begin(item, "noted", ask_note, words[2]);
     else if (strcmp(verb, "unwatch") == 0)
         act_unwatch(item);

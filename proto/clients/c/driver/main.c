@@ -25,14 +25,17 @@
 
 static struct holdfast_tls *tls;
 
-/* Decodes in place: a NUL in the word would end it, so there is none. */
+/* Decodes values in place; names stay encoded, since they may have a '='. The
+ * library takes no NUL. */
 static bool
 words_decode(char **words)
 {
     for (; *words != NULL; words++) {
-        size_t len = holdfast_decode(*words, strlen(*words));
-        if (len == SIZE_MAX || strlen(*words) != len)
+        char *equals = strchr(*words, '=');
+        if (strstr(*words, "%00") != NULL)
             return false;
+        if (equals != NULL)
+            (void)holdfast_decode(equals + 1, strlen(equals + 1));
     }
     return true;
 }
