@@ -13,6 +13,8 @@
 --      not detached
 --  16  with 8: and those of earlier grants, which a BREAK of all has ended
 --
+-- A delay, in ms: nobody is granted it for so long from now on.
+--
 -- Late or repeated it is harmless: ticket and fence must be the ones that
 -- stand. The second time the request's ticket suffices, or one of an earlier
 -- generation. MISSING: one may yet be put there. See
@@ -81,7 +83,7 @@ local function may_come(r, flags)
 end
 
 return function(key, arg, read)
-    local place, arrival, fence, seen, flags =
+    local place, arrival, fence, seen, flags, delay =
         unpack_at(RELEASE_FORMAT, arg, IDENTITY + 1)
     local raw, wrong = record_check(read)
     if not raw then
@@ -127,6 +129,9 @@ return function(key, arg, read)
         end
     end
     ticket_strike(r, t)
+    if delay > 0 and not over then
+        delay_from(r, {delay = delay}, now)
+    end
     if r.live > 0 then
         adopt(r)
     end
@@ -157,6 +162,7 @@ local function release_plain(key, arg, raw)
         sub(raw, HEAD + TICKET_ARRIVAL + 1, HEAD + TICKET_ENDS) ~=
             sub(arg, IDENTITY + RELEASE_ARRIVAL + 1, IDENTITY + RELEASE_SEEN) or
         sub(raw, HEAD_DELAYED + 1, HEAD_FORGET) ~= NEVER_DELAYED or
+        sub(arg, IDENTITY + RELEASE_DELAY + 1) ~= NO_DELAY or
         (byte(arg, IDENTITY + RELEASE_FLAGS + 1) ~= 0 and
             sub(raw, HEAD + TICKET_DELAY + 1, HEAD + TICKET_SHOWN) ~= NO_DELAY)
     then

@@ -230,7 +230,8 @@ core_lock_op_done(struct core *core, const struct op *op)
     if (result->handed)
         lock_ask_after_expiry(core, lock);
     if (result->status == OP_OK && result->again_ms > 0 &&
-        (op->kind == OP_RELEASE || op->kind == OP_LOOK))
+        (op->kind == OP_RELEASE || op->kind == OP_LOOK ||
+            op->kind == OP_UNLOCK_DETACHED))
         lock_ask_at(
             core, lock, core->now_us + us_from_ms(result->again_ms) + 20000);
     enum op_owner owner = op_owner(op);

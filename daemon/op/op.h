@@ -162,7 +162,7 @@ struct op {
     bool tell;     /* OP_ACQUIRE, OP_RENEW: who is in the way */
     bool shares;   /* OP_RENEW: from now on */
     bool idle;     /* OP_RENEW: who waits is away, and its place is kept */
-    bool unclean;  /* OP_RELEASE: lock-delay begins */
+    bool unclean;  /* OP_RELEASE: the lock-delay of the LOCK begins */
     bool watch;    /* OP_LOOK: changes are to be told for a lease */
     bool waits;    /* with `watch`: so are the first wait and the last's end */
     bool members;  /* with `watch`: so is each holder. Those that arrived later
@@ -187,6 +187,7 @@ struct op {
     uint64_t fence;   /* 0: any, or a waiter's */
     uint64_t seen;    /* the highest fence known of that slot */
     uint32_t lease_ms;
+    uint32_t delay_ms;    /* OP_RELEASE, OP_UNLOCK_DETACHED: of delay= */
     struct ask ask;       /* OP_ACQUIRE */
     uint32_t keeps;       /* OP_RENEW: permits at most; 0: all; OP_RESIZE */
     uint64_t hard_end_us; /* renewals: of lease=, WHEEL_NEVER: none */

@@ -77,6 +77,20 @@ class DetachedTest(KindsCase):
         other.ok("LOCK d wait=10s")
         self.assertGreater(time.monotonic() - asked, 0.6)
 
+    def test_released_with_a_delay(self):
+        """A job that ran for a moment runs nowhere else for a while."""
+        one, two = self.connect(), self.connect()
+        fence = self.detach(one)
+        two.ok(f"UNLOCK d fence={fence} detached=1 delay=400ms", count=0)
+        asked = time.monotonic()
+        one.err("LOCK d wait=0", "BUSY")
+        tag = one.waits("LOCK d lease=1h detached=1")
+        fence = one.granted(tag).fence
+        self.assertGreater(time.monotonic() - asked, 0.3)
+        tag = one.waits("LOCK d")  # who waits already has it then
+        two.ok(f"UNLOCK d fence={fence} detached=1 delay=400ms", count=0)
+        one.granted(tag)
+
     def test_its_owner_asks_again(self):
         client = self.connect()
         fence = self.detach(client)

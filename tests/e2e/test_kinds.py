@@ -1,6 +1,7 @@
 """Every kind of lock, through the daemon's sockets, over two brokers."""
 
 import itertools
+import time
 
 from harness import (ClientError, HarnessCase, encode, shared_cluster,
                      shared_redis)
@@ -152,6 +153,42 @@ class DelayTest(KindsCase):
         tag = other.waits("LOCK d")
         holder.kill()
         other.granted(tag)
+
+    def test_of_an_unlock(self):
+        """For waiters at any broker, and for the releaser itself."""
+        holder, other = self.connect("LOCK d"), self.connect("WATCH d")
+        other.event("HELD")
+        tag = other.waits("LOCK d")
+        began = time.monotonic()
+        holder.ok("UNLOCK d delay=500ms", count=0)
+        other.event("FREE")
+        again = holder.waits("LOCK d")
+        shown = holder.ok("SHOW d", state="free", waiters=2)
+        self.assertTrue(0 < shown.number("delay_ms") <= 500)
+        other.granted(tag)
+        self.assertGreater(time.monotonic() - began, 0.5)
+        other.ok("UNLOCK d", count=0)
+        holder.granted(again)
+
+    def test_of_an_unlock_without_waiters(self):
+        holder, other = self.connect("LOCK d e"), self.connect()
+        holder.ok("UNLOCK d e delay=300ms", count=0)
+        for line in ("LOCK d wait=0", "LOCK e wait=0", "AWAIT d wait=0"):
+            left = other.err(line, "BUSY").number("delay_ms")
+            self.assertTrue(0 < left <= 300, left)
+        other.ok("AWAIT d")
+        other.ok("LOCK d e")
+
+    def test_of_an_unlock_of_one_that_shares(self):
+        one, two = self.connect(), self.connect()
+        for kind in ("mode=shared", "limit=2"):
+            for client in (one, two):
+                client.ok(f"LOCK d {kind}")
+            one.ok("UNLOCK d delay=300ms", count=0)
+            one.err(f"LOCK d {kind} wait=0", "BUSY")
+            one.ok(f"LOCK d {kind}")
+            for client in (one, two):
+                client.ok("UNLOCK d", count=0)
 
 
 class ShowTest(KindsCase):

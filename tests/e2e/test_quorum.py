@@ -99,6 +99,20 @@ class QuorumTest(HarnessCase):
         self.assertGreater(other.ok("LOCK d wait=5s").fence, fence)
         self.nodes[0].resume()
 
+    def test_unlock_with_delay(self):
+        one, two = self.client(self.start()), self.client(self.start())
+        for line in ("LOCK a", "LOCK a lease=1h detached=1"):
+            reply = one.ok(line)
+            tag = two.waits("LOCK a")
+            more = (f" fence={reply.fence} detached=1"
+                    if "detached" in line else "")
+            began = time.monotonic()
+            one.ok(f"UNLOCK a delay=500ms{more}", count=0)
+            one.err("LOCK a wait=0", "BUSY")
+            two.granted(tag, 10)
+            self.assertGreater(time.monotonic() - began, 0.5)
+            two.ok("UNLOCK a", count=0)
+
     def test_lists_that_overlap(self):
         """The second list's broker grants nothing until it has the node."""
         first = self.client(self.start(), "LOCK a")

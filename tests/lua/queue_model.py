@@ -238,9 +238,11 @@ class Lock:
 
     def nobody_follows(self, ticket, since):
         if ticket.claimed and ticket.delay:
-            self.delayed = max(self.delayed if self.barred else 0,
-                               ticket.delay)
-            self.delay = max(self.delay, since + ticket.delay)
+            self.bar(ticket.delay, since)
+
+    def bar(self, delay, since):
+        self.delayed = max(self.delayed if self.barred else 0, delay)
+        self.delay = max(self.delay, since + delay)
 
     def expire(self):
         for ticket in self.granted:
@@ -527,6 +529,8 @@ class Lock:
         self.over(ticket, ended)
         if call.unclean or late:
             self.nobody_follows(ticket, ended)
+        if call.delay and not late:
+            self.bar(call.delay, self.now)
         self.tickets.remove(ticket)
         if self.tickets:
             self.adopt()

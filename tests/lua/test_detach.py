@@ -115,6 +115,17 @@ class Detached(DetachedCase):
         self.unlock(fence)
         self.ends_in(3000)
 
+    def test_an_unlock_with_a_delay(self):
+        fence = self.detach(who(1))
+        self.says(self.unlock(fence, delay=700), OK)
+        self.ends_in(700)
+
+    def test_a_late_unlock_begins_no_delay(self):
+        fence = self.detach(who(1))
+        self.pass_time(TERM)
+        self.says(self.unlock(fence, delay=700), GONE)
+        self.hold(who(2), no_queue=True)
+
     def test_other_holds_have_no_part_in_it(self):
         fence = self.hold(who(1)).fence
         for ask in (self.prolong, lambda fence, _: self.unlock(fence)):

@@ -102,6 +102,7 @@ class Driver:
     def release(self, key, ticket):
         return scripts.release(ticket, seen=self.seen(),
                                unclean=self.chance.random() < 0.1,
+                               delay=700 * (self.chance.random() < 0.03),
                                **self.numbers(key, ticket))
 
     def renew(self, key, ticket):

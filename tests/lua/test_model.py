@@ -79,7 +79,7 @@ class Call:
                     "limit", "delay", "lease", "hold", "latest", "seen",
                     "words"),
         "release": ("place", "arrival", "fence", "seen", "unclean", "moves",
-                    "by_fence"),
+                    "by_fence", "delay"),
         "renew": ("look", "sets_end", "moves", "tell", "shares", "watch",
                   "watch_waiters", "watch_members", "detaches", "by_fence",
                   "resizes", "place", "arrival", "fence", "lease", "hold",
@@ -201,6 +201,7 @@ class Client:
     def choose_release(self, call, _, standing):
         chance = self.chance
         call.unclean = chance.random() < 0.3
+        call.delay = chance.choice((0, 0, 0, 0, 700))
         if standing is not None:
             self.know(call, standing)
             if chance.random() < 0.1:

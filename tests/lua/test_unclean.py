@@ -12,7 +12,7 @@ DELAY = 5000
 LATER = 3 * LEASE  # a waiter's life, longer than any lease here
 
 
-class Delay(ClockCase):
+class DelayCase(ClockCase):
     def kept_out(self, ms):
         """Nobody is granted it for so long, and then who(1), who waits."""
         self.assert_holders()
@@ -29,6 +29,81 @@ class Delay(ClockCase):
         self.hold(who(0), delay=DELAY, **options)
         self.wait(who(1), lease=LATER)
 
+
+class Unlock(DelayCase):
+    """A lock-delay that the holder asks for at its release."""
+
+    def test_after_it_nobody_is_granted_the_lock(self):
+        for _ in range(2):
+            held = self.hold(who(0))
+            self.wait(who(1), lease=LATER)
+            reply = self.one.release(who(0), arrival=held.arrival,
+                                     fence=held.fence, delay=700)
+            self.says(reply, OK, grants=[], again=700)
+            self.kept_out(700)
+            self.one.release(who(1))
+
+    def test_where_nobody_waits(self):
+        """Nor is the releaser itself granted it."""
+        for _ in range(3):
+            held = self.hold(who(0))
+            self.says(self.one.release(who(0), arrival=held.arrival,
+                                       fence=held.fence, delay=700), OK)
+            for _ in range(2):
+                self.says(self.one.acquire(who(0), no_queue=True), BUSY,
+                          ttl=700)
+            self.pass_time(700)
+
+    def test_a_repetition_begins_no_other_delay(self):
+        held = self.hold(who(0))
+        known = {"arrival": held.arrival, "fence": held.fence, "delay": 700}
+        self.one.release(who(0), **known)
+        self.pass_time(300)
+        for repeats in (False, True):
+            self.says(self.one.release(who(0), repeats=repeats, **known), GONE)
+        self.wait(who(1), lease=LATER)
+        self.kept_out(400)
+
+    def test_it_is_not_that_of_the_hold(self):
+        self.begin()
+        self.one.release(who(0), delay=700)
+        self.kept_out(700)
+
+    def test_the_longer_one_counts(self):
+        self.begin()
+        self.one.release(who(0), delay=700, unclean=True)
+        self.kept_out(DELAY)
+
+    def test_holders_that_are_left_keep_out_as_before(self):
+        """Nobody joins those that share the lock."""
+        for kind in ({"mode": SHARED}, {"limit": 2}):
+            self.hold(who(0), **kind)
+            self.hold(who(2), **kind)
+            self.one.release(who(0), delay=700)
+            self.wait(who(1), lease=LATER, **kind)
+            self.pass_time(699)
+            self.assertEqual(self.one.look().grants, [])
+            self.pass_time(1)
+            self.assert_grants(self.one.look(), who(1))
+            self.one.release(who(1))
+            self.one.release(who(2))
+
+    def test_a_waiter_that_was_a_holder(self):
+        """The data are older than its grant."""
+        self.queue(2)
+        self.says(self.one.release(who(1), repeats=True, delay=700), OK)
+        self.one.release(who(0))
+        self.wait(who(3), lease=LATER)
+        self.pass_time(700)
+        self.assert_grants(self.one.look(), who(2))
+
+    def test_the_longest_is_remembered(self):
+        self.hold(who(0))
+        self.one.release(who(0), delay=DELAY_MAX)
+        self.assertGreater(self.record().forget, self.now + DELAY_MAX)
+
+
+class Delay(DelayCase):
     def test_death(self):
         self.begin()
         self.says(self.one.release(who(0), unclean=True), OK, grants=[])

@@ -447,21 +447,37 @@ SESSION_TEST(a_break_is_repeated)
     rig_status(rig, op, OP_OK);
 }
 
+/* This broker serves those who wait for the end of its delay. */
+SESSION_TEST(a_release_with_delay)
+{
+    rig_say(rig, s, "1 UNLOCK a fence=77 detached=1 delay=2s");
+    rig_finish(rig, rig_op(rig, OP_UNLOCK_DETACHED),
+        (struct op_result){.status = OP_OK, .again_ms = 2000});
+    rig_expect(rig, s, "1 OK count=0");
+    rig_no_op(rig);
+    rig_pass(rig, 2030);
+    rig_status(rig, rig_op(rig, OP_LOOK), OP_OK);
+    nothing_left(rig);
+}
+
 /* A new history may lack it, also if the first answer was lost. */
 SESSION_TEST(a_release_is_repeated)
 {
     struct core_event event = {.kind = CORE_CHANGED};
     bool lost = _i;
 
-    rig_say(rig, s, "1 UNLOCK a fence=77 detached=1");
+    rig_say(rig, s, "1 UNLOCK a fence=77 detached=1 delay=5s");
     if (lost)
         rig_status(rig, rig_op(rig, OP_UNLOCK_DETACHED), OP_UNKNOWN);
+    ck_assert_uint_eq(rig_op(rig, OP_UNLOCK_DETACHED)->delay_ms, 5000);
     rig_status(rig, rig_op(rig, OP_UNLOCK_DETACHED), lost ? OP_GONE : OP_OK);
     rig_expect(rig, s, lost ? "1 ERR INDOUBT retry=1" : "1 OK count=0");
+    rig_pass(rig, 1999);
     rig_step(rig, &event);
     rig_pass(rig, 1);
     struct op *op = rig_op(rig, OP_RELEASE);
     ck_assert(op->repeats && op->by_fence && !op->moves);
+    ck_assert_uint_eq(op->delay_ms, 3001); /* the rest of it */
     ck_assert_uint_eq(op->fence, 77);
     rig_status(rig, op, OP_OK);
     ck_assert_uint_eq(rig_count(rig, COUNTER_releases_repeated), 1);
@@ -504,6 +520,7 @@ core_detached_suite(void)
         tests, answers, 0, sizeof(by_fence) / sizeof(by_fence[0]));
     tcase_add_test(tests, asked_twice);
     tcase_add_loop_test(tests, nobody_hears_the_answer, 0, 2);
+    tcase_add_test(tests, a_release_with_delay);
     tcase_add_loop_test(tests, a_release_is_repeated, 0, 2);
     tcase_add_loop_test(tests, a_break_is_repeated, 0, 3);
     suite_add_tcase(suite, tests);

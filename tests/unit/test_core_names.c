@@ -392,6 +392,16 @@ SESSION_TEST(unlock)
 }
 
 /* Each name has its turn behind earlier requests for it. */
+SESSION_TEST(unlock_with_delay)
+{
+    rig_lock(rig, s, "1 LOCK a", 5);
+    rig_lock(rig, s, "2 LOCK b", 6);
+    rig_say(rig, s, "3 UNLOCK b a delay=700");
+    ck_assert_uint_eq(rig_op_on(rig, OP_RELEASE, "a")->delay_ms, 700);
+    rig_released_on(rig, "a");
+    ck_assert_uint_eq(rig_op_on(rig, OP_RELEASE, "b")->delay_ms, 700);
+}
+
 SESSION_TEST(unlock_in_order)
 {
     rig_lock(rig, s, "1 LOCK a", 4);
@@ -441,6 +451,7 @@ core_names_suite(void)
     tcase_add_test(tests, least_count);
     tcase_add_loop_test(tests, drained, 0, 2);
     tcase_add_loop_test(tests, unlock, 0, ROWS(names_unlock_rows));
+    tcase_add_test(tests, unlock_with_delay);
     tcase_add_test(tests, unlock_in_order);
     tcase_add_test(tests, unlock_and_go);
     suite_add_tcase(suite, tests);

@@ -76,15 +76,18 @@ RIG_TEST(repeats, rig_keeping(8))
     rig_no_op(rig);
     had(rig, session, "a", 5);
     rig_lock(rig, session, "1 LOCK b owner=x", 6);
-    rig_say(rig, session, "2 UNLOCK b owner=x");
+    rig_say(rig, session, "2 UNLOCK b owner=x delay=1s");
     struct op first = *rig_op(rig, OP_RELEASE);
     ck_assert(!first.repeats);
     rig_status(rig, rig_op(rig, OP_RELEASE), OP_OK);
     rig_expect(rig, session, "2 OK count=0");
     rig_no_op(rig);
+    rig_pass(rig, 500);
     changed(rig);
     struct op *op = repeated(rig, "b", 6);
     ck_assert(!op->unclean);
+    ck_assert_uint_le(op->delay_ms, 501); /* the rest of it */
+    ck_assert_uint_ge(op->delay_ms, 490);
     ck_assert_mem_eq(op->session, first.session, sizeof(first.session));
     ck_assert_mem_eq(op->owner_hash, first.owner_hash, 8);
     ck_assert_uint_eq(op->request, first.request);
@@ -92,6 +95,7 @@ RIG_TEST(repeats, rig_keeping(8))
     ck_assert_uint_eq(op->place, first.place);
     ck_assert_uint_eq(op->arrival, first.arrival);
     rig_status(rig, op, OP_OK);
+    ck_assert_uint_eq(rig_op(rig, OP_RELEASE)->delay_ms, 0);
     rig_status(rig, repeated(rig, "a", 5), OP_GONE);
     rig_no_op(rig);
     rig_silent(rig, session);

@@ -286,6 +286,38 @@ SESSION_TEST(unclean_grant_of_nobody)
     ck_assert(!release_of(rig)->unclean);
 }
 
+/* Each try of the release has it, and no later release. */
+SESSION_TEST(unlock_with_delay)
+{
+    rig_lock(rig, s, "1 LOCK a delay=9s", 5);
+    rig_say(rig, s, "2 UNLOCK a delay=2s");
+    rig_status(rig, release_of(rig), OP_UNKNOWN);
+    rig_pass(rig, 200);
+    ck_assert_uint_eq(release_of(rig)->delay_ms, 2000);
+    ck_assert(!release_of(rig)->unclean);
+    rig_finish(rig, release_of(rig),
+        (struct op_result){.status = OP_OK, .again_ms = 2000});
+    rig_expect(rig, s, "2 OK count=0");
+    rig_no_op(rig);
+    rig_pass(rig, 2030); /* others wait */
+    rig_status(rig, rig_op(rig, OP_LOOK), OP_OK);
+    rig_lock(rig, s, "3 LOCK a", 6);
+    rig_say(rig, s, "4 UNLOCK a");
+    ck_assert_uint_eq(release_of(rig)->delay_ms, 0);
+}
+
+SESSION_TEST(unlock_with_delay_refused)
+{
+    rig_lock(rig, s, "1 LOCK a limit=3 permits=2", 5);
+    rig_ask(rig, s, "2 UNLOCK a permits=1 delay=1", "2 ERR BADREQ retry=0");
+    rig_ask(
+        rig, s, "3 LOCK a limit=3 permits=2", "3 OK fence=5 ttl_ms=~ count=2");
+    rig_ask(rig, s, "4 UNLOCK a delay=1", "4 ERR CONFLICT retry=0");
+    rig_ask(rig, s, "5 UNLOCK a delay=0", "5 OK count=1");
+    rig_say(rig, s, "6 UNLOCK a delay=1");
+    ck_assert_uint_eq(release_of(rig)->delay_ms, 1);
+}
+
 /* --- the holder in the way ------------------------------------------------ */
 
 static void
@@ -508,6 +540,8 @@ core_shared_suite(void)
     tcase_add_loop_test(tests, downgrade_called_off, 0, 3);
     tcase_add_test(tests, unclean_ends);
     tcase_add_loop_test(tests, unclean_grant_of_nobody, 0, 2);
+    tcase_add_test(tests, unlock_with_delay);
+    tcase_add_test(tests, unlock_with_delay_refused);
     tcase_add_test(tests, told_of_the_holder);
     tcase_add_test(tests, nobody_is_told);
     tcase_add_test(tests, rivals);

@@ -399,18 +399,25 @@ command_pong(
     /* That it came is all that it says, and session_hear() has heard it. */
 }
 
+static const char *
+unlock_objection(const struct request_line *line)
+{
+    bool permits = request_has(line, REQUEST_KEY_PERMITS);
+
+    if (line->name_count > 1 && (request_has(line, REQUEST_KEY_FENCE) ||
+                                    permits || line_is_detached(line)))
+        return "fence=, permits= and detached= need an UNLOCK of one name";
+    if (permits && request_has(line, REQUEST_KEY_DELAY))
+        return "delay= needs an UNLOCK without permits=";
+    return NULL;
+}
+
 static void
 unlock_names(
     struct core *core, struct session *session, const struct request_line *line)
 {
-    if (request_has(line, REQUEST_KEY_FENCE) ||
-        request_has(line, REQUEST_KEY_PERMITS) || line_is_detached(line)) {
-        count(core->counters, COUNTER_requests_bad);
-        answer_error(core, session, line->tag, ERROR_BADREQ,
-            "fence=, permits= and detached= need an UNLOCK of one name");
-        return;
-    }
     struct request *request = request_admit(core, session, line);
+
     if (request != NULL)
         multilock_unlock(core, request, line);
 }
@@ -421,8 +428,14 @@ command_of_hold(
     struct core *core, struct session *session, const struct request_line *line)
 {
     struct lock *lock = lock_find(core, line->argument);
+    const char *wrong = unlock_objection(line);
     struct ticket *ticket = NULL;
 
+    if (wrong != NULL) {
+        count(core->counters, COUNTER_requests_bad);
+        answer_error(core, session, line->tag, ERROR_BADREQ, wrong);
+        return;
+    }
     if (line->name_count > 1) {
         unlock_names(core, session, line);
         return;

@@ -56,6 +56,7 @@ detached_ask(struct core *core, const struct request *request, struct op *op)
     require(op->by_fence == (request->fence > 0)); /* DESIGN.md D9.5 */
     op->fence = request->fence;
     op->keeps = request->ask.permits_max;
+    op->delay_ms = request->ask.delay_ms;
     if (request->command == COMMAND_RENEW)
         op->hard_end_us =
             us_add(core->now_us, us_from_ms(request->ask.detach_ms));

@@ -41,10 +41,11 @@ struct release {
     uint32_t place;
     bool unclean;
     bool detached;
-    bool earlier;      /* of a BREAK: and detached holds with smaller fences */
-    bool owed;         /* since the latest history */
-    uint64_t rest_us;  /* it is not repeated before */
-    uint64_t asked_us; /* when it was repeated last */
+    bool earlier; /* of a BREAK: and detached holds with smaller fences */
+    bool owed;    /* since the latest history */
+    uint64_t delay_until_us; /* of the UNLOCK's delay= */
+    uint64_t rest_us;        /* it is not repeated before */
+    uint64_t asked_us;       /* when it was repeated last */
     uint8_t name_len;
     char name[PROTO_NAME_MAX];
 };
@@ -140,8 +141,8 @@ release_owe(
 /* Keeps a release with that fence, by an answer to a call sent at `sent_us`.
  * Before the latest history, it may be of the last. NULL: none are kept. */
 static struct release *
-release_keep(
-    struct core *core, struct text name, uint64_t fence, uint64_t sent_us)
+release_keep(struct core *core, struct text name, uint64_t fence,
+    uint32_t delay_ms, uint64_t sent_us)
 {
     struct releases *releases = releases_of(core, fence);
 
@@ -153,6 +154,7 @@ release_keep(
     release->detached = false;
     release->earlier = false;
     release->owed = false;
+    release->delay_until_us = core->now_us + us_from_ms(delay_ms);
     release->rest_us = 0;
     require(name.len <= sizeof(release->name));
     release->name_len = (uint8_t)name.len;
@@ -166,8 +168,8 @@ release_keep(
 void
 releases_note(struct core *core, const struct ticket *ticket, uint64_t sent_us)
 {
-    struct release *release =
-        release_keep(core, lock_name(ticket->lock), ticket->fence, sent_us);
+    struct release *release = release_keep(core, lock_name(ticket->lock),
+        ticket->fence, ticket->delay_ms, sent_us);
 
     if (release == NULL)
         return;
@@ -185,7 +187,7 @@ releases_note_detached(struct core *core, const struct op *op)
 {
     uint64_t fence = op->by_fence ? op->fence : op->result.fence;
     struct release *release =
-        release_keep(core, op->name, fence, op->result.sent_us);
+        release_keep(core, op->name, fence, op->delay_ms, op->result.sent_us);
 
     require(op->by_fence != (op->kind == OP_BREAK) && fence > 0);
     if (release == NULL)
@@ -238,6 +240,9 @@ release_repeat(
     /* The data may be of before its session moved here. */
     op->moves = release->generation > 1;
     op->unclean = release->unclean;
+    if (release->delay_until_us > core->now_us) /* the rest of it */
+        op->delay_ms =
+            (uint32_t)((release->delay_until_us - core->now_us) / 1000 + 1);
     op->generation = release->generation;
     memcpy(op->session, release->session, sizeof(op->session));
     memcpy(op->owner_hash, &release->owner_hash, sizeof(op->owner_hash));

@@ -78,6 +78,7 @@ request_create(
     request->command = line->command;
     request->began_us = core->now_us;
     request->wait_us = NEVER;
+    request->ask.delay_ms = (uint32_t)request_value(line, REQUEST_KEY_DELAY, 0);
     memcpy(request->tag, line->tag, sizeof(request->tag));
     if (request->tag[0] != '\0')
         table_insert(&core->tag_table, &request->tag_table,

@@ -94,7 +94,7 @@ struct request {
     const char *end_why;      /* ref, static; or NULL */
     uint64_t began_us;
     uint64_t wait_us; /* NEVER: as long as it takes */
-    struct ask ask;   /* LOCK; RENEW: hold_ms */
+    struct ask ask;   /* LOCK; RENEW: hold_ms; UNLOCK: delay_ms */
     uint64_t fence;   /* fence=, 0: not given */
     uint32_t holds;   /* CLAIM: count= */
     uint64_t cursor;  /* HELD: serial of the last ticket shown */

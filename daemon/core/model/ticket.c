@@ -396,7 +396,7 @@ ticket_check(const struct ticket *ticket)
         require(state == TICKET_ASKING);
     if (state == TICKET_LEAVING)
         require(ticket->fate == FATE_WANTED);
-    if (ticket->ending != ENDING_CLEAN)
+    if (ticket->ending != ENDING_CLEAN || ticket->delay_ms > 0)
         require(state == TICKET_LEAVING || state == TICKET_IDLE);
     if (ticket->downgrade != DOWNGRADE_NONE)
         require(held && (ticket->ask.mode == MODE_SHARED ||
@@ -639,6 +639,7 @@ ticket_reset(struct ticket *ticket, const struct session *session)
     ticket->doubt = false;
     ticket->hinted = false;
     ticket->ending = ENDING_CLEAN;
+    ticket->delay_ms = 0;
     ticket->moving = false;
     ticket->called = false;
     ticket->fate = FATE_WANTED;

@@ -54,7 +54,6 @@ enum ticket_downgrade {
 
 /*
  * Legal together, as ticket_check() asserts:
- *
  *            main_op  renew_op  fate        ending  downgrade, jeopardy, reborn
  *    IDLE    -        -         unattended  any     -
  *    ASKING  set      -         any         -       -
@@ -114,6 +113,7 @@ struct ticket {
     uint32_t refused;  /* of late, for want of room, likewise */
     /* of leaving */
     uint64_t leave_until_us; /* by then its lease is over in any case */
+    uint32_t delay_ms;       /* of the UNLOCK; LEAVING and IDLE */
     enum ticket_fate fate;
     enum ticket_ending ending;
     enum ticket_downgrade downgrade;

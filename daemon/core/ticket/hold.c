@@ -500,12 +500,20 @@ hold_unlock(struct core *core, struct ticket *ticket, struct request *request)
         return false;
     if (fence_is_stale(core, ticket, request))
         return false;
+    if (ticket->holds > 1 && request->ask.delay_ms > 0) {
+        count(core->counters, COUNTER_refused_conflict);
+        request_refuse(core, request, ERROR_CONFLICT,
+            "the owner has entered the hold several times: UNLOCK it without "
+            "delay= first");
+        return false;
+    }
     if (ticket->holds > 1) {
         ticket->holds--;
         answer_count(core, request, ticket_all_holds(core, ticket));
         return false;
     }
     request_move(request, REQUEST_ASKED);
+    ticket->delay_ms = request->ask.delay_ms;
     hold_given_up(core, ticket);
     ticket_leave(core, ticket);
     return true;

@@ -52,6 +52,7 @@ ticket_send_release(struct core *core, struct ticket *ticket)
     }
     op->retry = ticket->doubt;
     op->unclean = ticket->ending >= ENDING_UNCLEAN;
+    op->delay_ms = ticket->delay_ms;
     op->moves = ticket->moving;
     /* It is sent again and again; between, who waits for it is looked at. One
      * that no client waits for gives way, and is left in the store until its

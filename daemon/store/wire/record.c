@@ -275,6 +275,7 @@ put_release(char *at, const struct op *op)
             (op->repeats ? RELEASE_REPEATS : 0) |
             (op->by_fence ? RELEASE_BY_FENCE : 0) |
             (op->earlier ? RELEASE_EARLIER : 0));
+    PUT_UINT(at, RELEASE, DELAY, op->delay_ms);
     return at + BYTES_RELEASE;
 }
 
