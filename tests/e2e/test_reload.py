@@ -219,6 +219,7 @@ class SilenceTest(ReloadCase):
                 (third, (60, 5, 9, 1000), 1000)):
             self.assertEqual(tuned(broker, client), options)
             self.assertEqual(client.ok(f"LOCK {ttl_ms}").ttl_ms, ttl_ms)
+            self.assertEqual(client.hello.number("silence_ms"), ttl_ms)
 
 
 class FileTest(ReloadCase):

@@ -395,6 +395,8 @@ rig_expect(struct rig *rig, unsigned session, const char *pattern)
     pair_pass(line, pattern, " renewed=");
     pair_pass(line, pattern, " lease_ms=");
     pair_pass(line, pattern, " keep=");
+    pair_pass(line, pattern, " silence_ms=");
+    pair_pass(line, pattern, " command_ms=");
     if (!matches(pattern, line))
         ck_abort_msg("expected \"%s\", got \"%s\"", pattern, line);
 }

@@ -121,7 +121,8 @@ char *rig_line(struct rig *rig, unsigned session);
 
 /* Its next line is this one; a '~' stands for any run of non-blanks. A pattern
  * without `lease_ms=` or `renewed=` passes over that pair: each OK of a LOCK
- * has one of them. So does one without the `keep=` of BYE. */
+ * has one of them. So does one without the `keep=` of BYE, or without the times
+ * of HELLO. */
 void rig_expect(struct rig *rig, unsigned session, const char *pattern);
 /* The next line has the text. It is not read by that. */
 void rig_text(struct rig *rig, unsigned session, const char *text);

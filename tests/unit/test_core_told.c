@@ -133,6 +133,37 @@ SESSION_TEST(a_wait_is_over_once_it_is_struck_out)
     rig_expect(rig, s, "1 ERR TIMEOUT retry=1");
 }
 
+/* The times of the greeting, as HELLO changes them. The last column is for a
+ * Unix socket. */
+SESSION_TEST(times_of_the_session)
+{
+    static const struct {
+        const char *hello;
+        const char *tcp;
+        const char *local;
+    } rows[] = {
+        {"HELLO name=n", " silence_ms=8000 command_ms=700", " command_ms=700"},
+        {"HELLO heartbeat=1s", " silence_ms=3000 ", " silence_ms=3000 "},
+        {"HELLO heartbeat=1h", " silence_ms=8000 ", " silence_ms=10800000 "},
+        {"HELLO keep=9s", " silence_ms=9000 ", " silence_ms=9000 "},
+        {"HELLO keep=0", " silence_ms=8000 ", " silence_ms=10800000 "},
+    };
+
+    rig->silence_us = 8000000;
+    rig->settings.command_timeout_us = 700000;
+    core_configure(rig->core, &rig->settings);
+    unsigned tcp = rig_open_tcp(rig);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        rig_say(rig, tcp, rows[i].hello);
+        rig_say(rig, s, rows[i].hello);
+        rig_text(rig, tcp, rows[i].tcp);
+        rig_text(rig, s, rows[i].local);
+        ck_assert(
+            (strstr(rig_line(rig, s), "silence_ms=") == NULL) == (i == 0));
+        (void)rig_line(rig, tcp);
+    }
+}
+
 enum {
     BYE_QUIT,
     BYE_EOF,
@@ -426,6 +457,7 @@ core_told_suite(void)
     tcase_add_test(all, cancelled_and_closed);
     tcase_add_loop_test(all, cancelled_without_an_answer, 0, 2);
     tcase_add_test(all, a_wait_is_over_once_it_is_struck_out);
+    tcase_add_test(all, times_of_the_session);
     tcase_add_loop_test(all, bye_says_whether_the_session_stands, 0, 16);
     tcase_add_test(all, quit_is_answered_last);
     tcase_add_test(all, no_reentry);

@@ -45,6 +45,19 @@ reply_pair_if(struct reply *reply, const char *key, struct text value)
 }
 
 void
+answer_times(
+    const struct core *core, const struct session *session, struct reply *reply)
+{
+    uint64_t silence_us = session_silence_bound_us(session);
+
+    require(session_connected(session) && silence_us > 0);
+    if (silence_us != NEVER)
+        reply_pair_number(reply, "silence_ms", silence_us / 1000);
+    reply_pair_number(
+        reply, "command_ms", core->settings.command_timeout_us / 1000);
+}
+
+void
 answer_end(
     struct core *core, const struct session *session, struct reply *reply)
 {

@@ -20,6 +20,10 @@ struct reply answer_event(struct core *core, enum event_code event);
 /* Adds key=value, unless the value is empty. */
 void reply_pair_if(struct reply *reply, const char *key, struct text value);
 
+/* Adds the times that the client of the session may count on. */
+void answer_times(const struct core *core, const struct session *session,
+    struct reply *reply);
+
 /* Sends the line to the session. A session without a connection gets
  * nothing. */
 void answer_end(

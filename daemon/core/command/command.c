@@ -111,6 +111,7 @@ command_hello(
         reply_pair_number(&reply, "keep_ms", session->keep_us / 1000);
     if (session->generation > 1)
         reply_pair_number(&reply, "gen", session->generation);
+    answer_times(core, session, &reply);
     answer_end(core, session, &reply);
 }
 

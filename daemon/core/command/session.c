@@ -61,6 +61,7 @@ session_greet(struct core *core, const struct session *session)
     reply_pair(&reply, "session", text_make(id, sizeof(id)));
     reply_pair_number(&reply, "max_line", core->settings.line_max);
     reply_pair_number(&reply, "lease_ms", core->settings.lease_ms);
+    answer_times(core, session, &reply);
     if (core->settings.users != NULL && session->user == NULL)
         reply_pair(&reply, "auth", TEXT("required"));
     answer_end(core, session, &reply);

@@ -36,21 +36,29 @@ core_sessions_room(const struct core_settings *settings)
 }
 
 uint64_t
-session_silence_us(const struct core *core, const struct session *session)
+session_silence_bound_us(const struct session *session)
 {
-    uint64_t silence_us = session->silence_us;
-
-    require(session->heard_us <= core->now_us);
     /* The broker may see the end of the connection when the client does not:
      * from then on keep= is all that is left. */
     if (session->keep_us > 0)
         return session->keep_us;
+    if (session->heartbeat_us > 0)
+        return us_min(session->silence_us, 3 * session->heartbeat_us);
+    return session->silence_us;
+}
 
-    if (session->heartbeat_us > 0) {
+uint64_t
+session_silence_us(const struct core *core, const struct session *session)
+{
+    uint64_t silence_us = session_silence_bound_us(session);
+
+    require(session->heard_us <= core->now_us);
+    if (session->keep_us == 0 && session->heartbeat_us > 0) {
         uint64_t end_us = session->heard_us + 3 * session->heartbeat_us;
         silence_us = us_min(
             silence_us, end_us > core->now_us ? end_us - core->now_us : 0);
     }
+    require(silence_us <= session_silence_bound_us(session));
     return silence_us;
 }
 

@@ -15,7 +15,10 @@ uint64_t core_public_hash(const void *bytes, size_t len);
 /* The short ID of a session, for people and logs. */
 void core_short_id(const uint8_t session[16], char out[SHORT_ID_BYTES + 1]);
 
-/* After how much silence the client must count the connection as lost. */
+/* After how much silence the session may end, or NEVER. */
+uint64_t session_silence_bound_us(const struct session *session);
+
+/* After how much more silence the client must count the connection as lost. */
 uint64_t session_silence_us(
     const struct core *core, const struct session *session);
 
