@@ -75,10 +75,10 @@ class Connection:
 
     def _answered(self, request, good, words):
         fence = _key(words, "fence") or request.keys.get("fence")
-        if good and request.verb in ("LOCK", "CLAIM") and fence \
+        if good and request.verb in ("LOCK", "CLAIM", "RENEW") and fence \
                 and "detached" not in request.keys:
-            end = None if "lease" not in request.keys else \
-                time.monotonic() + int(_key(words, "ttl_ms") or 0) / 1e3
+            end = None if not _key(words, "lease_ms") else \
+                time.monotonic() + int(_key(words, "ttl_ms")) / 1e3
             for each, name in zip(fence.split(","), request.names):
                 owner = request.keys.get("owner")
                 self.holds[each] = end, f"name={name}" + (

@@ -20,7 +20,7 @@ from wire import Mismatch, fill, milliseconds, request_matches, result_matches
 
 EVENT_SECONDS = 10
 EXIT_SECONDS = 10
-WINDOW = re.compile(r"\s*\[(\w+)\+(\w+)\.\.\1\+(\w+)\]$")
+WINDOW = re.compile(r"\s*\[(\w+)\+(\w+)\.\.(\w+)\+(\w+)\]$")
 SIZE = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 MAY_LACK = re.compile(r"^# may lack: (.*)$", re.M)
 SHORT = {"...": "ttl_ms=10000 count=1 renewed=1"}
@@ -140,9 +140,9 @@ class Run:
         """Serves until find() is not None; the result of it is (when, ...)."""
         begin, limit, least = time.monotonic(), EVENT_SECONDS, None
         if window:
-            mark = self._marks[window[1]]
-            least = mark + milliseconds(window[2]) / 1e3
-            limit = mark + milliseconds(window[3]) / 1e3 - begin
+            least = self._marks[window[1]] + milliseconds(window[2]) / 1e3
+            limit = self._marks[window[3]] + milliseconds(window[4]) / 1e3 \
+                - begin
         while True:
             found = find()
             if found is not None:
