@@ -39,6 +39,11 @@ class Client:
 CLIENTS = (
     Client("c", ["make", "cc"],
            [["make", "-s", "build/client-driver"]], "build/client-driver"),
+    Client("go", ["go", "cc"],
+           [["go", "-C", "proto/clients/go", "build", "-o",
+             "../../../build/go-driver", "./driver"]],
+           "build/go-driver",
+           [["go", "-C", "proto/clients/go", "test", "-race", "./..."]]),
 )
 
 
