@@ -493,13 +493,13 @@ C_SOURCES := $(sort $(wildcard $(addsuffix /*.c,$(C_FOLDERS))))
 C_HEADERS := $(sort $(wildcard $(addsuffix /*.h,$(C_FOLDERS))))
 TIDY_MARKS = $(patsubst %,$(BUILD)/tidy/%.ok,$(C_SOURCES))
 
-.PHONY: lint-format lint-gcc lint-clang lint-tidy lint-tidy-marks \
+.PHONY: lint-format lint-gcc lint-clang lint-go lint-tidy lint-tidy-marks \
 	lint-cppcheck lint-rules lint-manual
 
 # Every part is done, also after one with findings.
 lint: deps-lint
 	@$(SUBMAKE) -k -j1 lint-format lint-gcc lint-clang lint-tidy \
-		lint-cppcheck lint-rules lint-manual
+		lint-cppcheck lint-go lint-rules lint-manual
 	@echo 'lint: no findings'
 
 lint-format:
@@ -536,6 +536,14 @@ lint-cppcheck:
 		--enable=warning,performance,portability --inline-suppr \
 		--suppress=missingIncludeSystem -j $(JOBS) \
 		--cppcheck-build-dir=build/cppcheck $(C_SOURCES)
+
+GO_FOLDER = proto/clients/go
+lint-go:
+	@echo 'lint: gofmt and go vet: $(words $(shell find $(GO_FOLDER) \
+		-name '*.go')) files'
+	@if command -v go >/dev/null; then test -z "`gofmt -l $(GO_FOLDER) | \
+		tee /dev/stderr`" && cd $(GO_FOLDER) && go vet ./...; else \
+		echo 'lint: no go: skipped'; fi
 
 MAN1 = $(wildcard packaging/man/*.1)
 MAN5 = $(BUILD)/gen/holdfast.yaml.5

@@ -74,6 +74,10 @@ STAIRS = {
         "wire", "model", "node", "strict", "queue", "conn", "topology", ""),
 }
 
+# Go packages that know of no world outside, and what they import.
+GO_PURE = "/internal/"
+GO_IMPORTS = {"errors", "fmt", "math", "sort", "strconv", "strings", "time"}
+
 # --- symbols --------------------------------------------------------------
 
 MEMORY = {
@@ -138,7 +142,8 @@ COVERED_MOST = 3  # declarations below one comment
 BANNED = re.compile(
     r"\b(strcpy|strcat|sprintf|vsprintf|strtok|atoi|atol|atoll|gets|rand|"
     r"srand|gettimeofday)\s*\(")
-NARROW = (".c", ".h", ".def", ".py", ".lua", ".sh", "Makefile", ".ci/run")
+NARROW = (".c", ".h", ".def", ".py", ".lua", ".sh", ".go", "Makefile",
+          ".ci/run")
 PLAIN = NARROW + (".md", ".yaml", ".yml", ".service", ".socket", ".conf",
                   ".clang-tidy", ".clang-format", "LICENSE", ".dict")
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|X" r"XX)\b")
@@ -165,6 +170,7 @@ class Lint:
         self.files = sorted(self._walk())
         self.sources = [path for path in self.files
                         if path.endswith((".c", ".h"))]
+        self.go = [path for path in self.files if path.endswith(".go")]
 
     def _walk(self):
         for folder, folders, names in os.walk(self.tree):
@@ -225,9 +231,21 @@ def check_include(lint, path, number, bracket, header):
         lint.finding(path, number, f"{folder} is pure: no <{header}>")
 
 
+def check_go(lint, path):
+    """Returns how many packages a Go file imports."""
+    found = re.search(r"^import (?:\((.*?)^\)|(\S+))", lint.read(path),
+                      re.M | re.S)
+    names = re.findall(r'"([^"]+)"', found.group()) if found else []
+    for name in names:
+        if GO_PURE in path and name not in GO_IMPORTS and GO_PURE not in name:
+            lint.finding(path, 0, f"is pure: no {name}")
+    return len(names)
+
+
 def rule_layers(lint):
     """folders that may include one another"""
-    count = 0
+    count = sum(check_go(lint, path) for path in lint.go
+                if not path.endswith("_test.go"))
     for path in lint.sources:
         if path.startswith("tests/"):
             continue
@@ -387,6 +405,18 @@ def functions(lines):
             start = None
 
 
+def go_functions(lines):
+    """As functions(), for Go."""
+    start = None
+    for number, line in enumerate(lines, 1):
+        if line.startswith("func ") and not line.endswith("}"):
+            start = number
+        elif line.startswith("}") and start is not None:
+            name = re.match(r"func (?:\([^)]*\) )?(\w+)", lines[start - 1])
+            yield name.group(1), start, number - start + 1
+            start = None
+
+
 def check_length(lint, path, number, name, length, most):
     """The name is that of LONGER, and has the path in front."""
     if length > LONGER.get(name, most):
@@ -400,10 +430,11 @@ def check_length(lint, path, number, name, length, most):
 def rule_functions(lint):
     """how long functions are"""
     count = 0
-    for path in lint.sources:
-        most = (FUNCTION_LINES_TESTS if path.startswith("tests/")
-                else FUNCTION_LINES)
-        for name, number, length in functions(lint.read(path).splitlines()):
+    for path in lint.sources + lint.go:
+        most = (FUNCTION_LINES_TESTS if path.startswith("tests/") or
+                path.endswith("_test.go") else FUNCTION_LINES)
+        parts = go_functions if path.endswith(".go") else functions
+        for name, number, length in parts(lint.read(path).splitlines()):
             count += 1
             check_length(lint, path, number, f"{path}: {name}()", length, most)
     return f"{count} functions"
@@ -411,8 +442,8 @@ def rule_functions(lint):
 
 def rule_files(lint):
     """how long the files of the product are"""
-    paths = [path for path in lint.sources if not path.startswith("tests/")
-             and path not in PUBLIC_HEADERS]
+    paths = [path for path in lint.sources + lint.go
+             if not path.startswith("tests/") and path not in PUBLIC_HEADERS]
     for path in paths:
         check_length(lint, path, 0, path, lint.read(path).count("\n"),
                      HEADER_LINES if path.endswith(".h") else FILE_LINES)
@@ -471,9 +502,11 @@ def rule_banned(lint):
 
 
 def check_line(lint, path, number, line):
-    if path.endswith(NARROW) and len(line) > COLUMNS:
-        lint.finding(path, number, f"{len(line)} columns")
-    if "\t" in line and os.path.basename(path) != "Makefile":
+    go = path.endswith(".go")
+    columns = len(line.expandtabs(4)) if go else len(line)
+    if path.endswith(NARROW) and columns > COLUMNS:
+        lint.finding(path, number, f"{columns} columns")
+    if "\t" in line and os.path.basename(path) != "Makefile" and not go:
         lint.finding(path, number, "tab")
     if line != line.rstrip():
         lint.finding(path, number, "trailing blank")

@@ -34,6 +34,8 @@ GROUPS = {
                   "lua/*.lua"), 0),
     "helps": (("*.def",), 0),
     "messages": (("daemon/*.c", "proto/*.c", "conf/*.c"), 0),
+    "comments of Go": (("*.go",), 0),
+    "clients": (("proto/clients/*.md",), 0),
     "comments of tests": (("tests/*.[ch]",), 0),
     "docstrings": (("tests/*.py",), 0),
 }
@@ -122,7 +124,7 @@ def blocks(group, path, text):
         return comments(text, r"/\*+(.*?)\*/", r"^\s*\*\s?")
     if path.endswith(".py"):
         return docstrings(text)
-    sign = "--" if path.endswith(".lua") else "#"
+    sign = {".lua": "--", ".go": "//"}.get(os.path.splitext(path)[1], "#")
     return comments(text, rf"((?:^\s*{sign}[^\n]*\n)+)", rf"^\s*{sign}+")
 
 
