@@ -10,8 +10,8 @@
 //
 // A lock may be lost: its session ends, its lease ends, an operator breaks it,
 // or no broker answers in time. Its context ends then, with the cause ErrLost.
-// No client can stop a paused program from writing later. Only the resource can,
-// by the fence: it refuses writes whose fence is smaller than one it has seen.
+// No client can stop a paused program from writing later. Only the resource
+// can, by the fence: it refuses a smaller fence than one that it has seen.
 package holdfast
 
 import (

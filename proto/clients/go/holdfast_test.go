@@ -27,8 +27,8 @@ func TestLockUnlock(t *testing.T) {
 	if !errors.As(err, &e) || e.Code != "BUSY" || e.Note != "n" || !e.Retry {
 		t.Errorf("%v", err)
 	}
-	if _, err := other.Lock(ctx, "a b=%", Wait(50*time.Millisecond)); !errors.Is(
-		err, ErrTimeout) {
+	_, err = other.Lock(ctx, "a b=%", Wait(50*time.Millisecond))
+	if !errors.Is(err, ErrTimeout) {
 		t.Errorf("%v", err)
 	}
 	granted := make(chan *Lock)

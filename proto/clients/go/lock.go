@@ -2,6 +2,7 @@ package holdfast
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
@@ -92,8 +93,8 @@ func (l *Lock) Owner() string { return l.hold.Owner }
 // the lock protects, and have that refuse smaller ones.
 func (l *Lock) Fence() uint64 { return l.hold.Fence }
 
-// Context ends when the lock is lost, with the cause ErrLost, and when Unlock or
-// Close is called. It does not end with the context of the call of Lock.
+// Context ends when the lock is lost, with the cause ErrLost, and when Unlock
+// or Close is called. It does not end with the context of the call of Lock.
 func (l *Lock) Context() context.Context {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
@@ -247,11 +248,17 @@ func (list Locks) Unlock(ctx context.Context, opts ...UnlockOption) error {
 }
 
 // restore undoes a release that the broker has refused, such as with LIMIT. The
-// context has ended all the same.
+// context has ended all the same. Else the hold forgets the lock.
 func (l *Lock) restore(w *call) {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()
-	l.released = l.released && !w.Stands
+	if w.Stands {
+		l.released = false
+		return
+	}
+	l.hold.Refs = slices.DeleteFunc(l.hold.Refs, func(ref any) bool {
+		return ref == any(l)
+	})
 }
 
 // request names the hold.

@@ -202,8 +202,8 @@ func NoDeadlock() LockOption {
 
 type ownerKey struct{}
 
-// WithOwner gives the locks that are taken with this context an owner in common:
-// they re-enter one another, and brokers find their deadlocks. Without it each
+// WithOwner gives locks that are taken with this context an owner in common.
+// They re-enter one another, and brokers find their deadlocks. Without it each
 // lock has an owner of its own. The owner has 1 to 64 bytes, and must not begin
 // with "~".
 func WithOwner(ctx context.Context, owner string) context.Context {

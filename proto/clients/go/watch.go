@@ -43,7 +43,8 @@ func (w *watcher) end(err error) {
 }
 
 // Watch tells who holds a lock: the present state, then each change, until ctx
-// ends. Quick changes may be merged. It holds nothing, and keeps nobody waiting.
+// ends. Quick changes may be merged. A watch holds nothing, and keeps nobody
+// waiting.
 //
 //	for holder, err := range c.Watch(ctx, "leader/shop") { ... }
 //

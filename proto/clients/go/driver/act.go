@@ -261,7 +261,8 @@ func (d *driver) watch(ctx context.Context, cmd *command) {
 	d.result(cmd.id, "over", failed)
 }
 
-func (d *driver) watchMembers(ctx context.Context, cmd *command) (failed error) {
+func (d *driver) watchMembers(ctx context.Context, cmd *command) (
+	failed error) {
 	d.client.Members(ctx, cmd.names[0])(
 		func(members []holdfast.Member, err error) bool {
 			words := "members"

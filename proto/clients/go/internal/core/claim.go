@@ -3,9 +3,8 @@ package core
 import "holdfast.example/proto/clients/go/internal/wire"
 
 // unclaim has all holds claimed at the next broker. Until then their deadlines
-// stand, but not beyond the time that the earlier broker may have kept the
-// session: it may have seen the end of the connection right after the sending
-// of the last answered request.
+// stand, but not beyond the time of keep. It counts from the sending of the
+// last answered request: the broker may have seen the connection end then.
 func (c *Core) unclaim() {
 	for _, h := range c.list() {
 		h.claim, h.claimAt = claimNeeded, 0

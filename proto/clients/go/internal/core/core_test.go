@@ -103,7 +103,7 @@ func (s *script) lock(name string) *Request {
 func (s *script) granted(name string) *Hold {
 	s.Helper()
 	r := s.lock(name)
-	s.Line(s.at, tag(s.sent("LOCK"))+" OK fence=7 ttl_ms=6000 count=1 renewed=1")
+	s.Line(s.at, tag(s.sent("LOCK"))+" OK fence=7 ttl_ms=6000 count=1")
 	s.told(name)
 	return r.Holds[0]
 }

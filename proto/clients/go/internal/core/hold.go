@@ -74,7 +74,9 @@ func (c *Core) list() []*Hold {
 			list = append(list, h)
 		}
 	}
-	sort.Slice(list, func(i, j int) bool { return list[i].order < list[j].order })
+	sort.Slice(list, func(i, j int) bool {
+		return list[i].order < list[j].order
+	})
 	return list
 }
 
@@ -251,7 +253,7 @@ func (c *Core) released(r *Request, m *wire.Message, why Failure) {
 	c.finish(r, why)
 }
 
-// alone tells if the owner has no other hold of this name, nor waits for one.
+// alone tells if the owner has no other hold of this name.
 func (c *Core) alone(h *Hold) bool {
 	first := c.holds[holder{h.Name, h.Owner}]
 	return first == h && h.beside == nil
