@@ -2,7 +2,7 @@
 
 import unittest
 
-from . import rig
+import rig
 from holdfast import errors, model
 from holdfast.core import Link
 from holdfast.wire import LINE_MAX
@@ -191,8 +191,8 @@ class LockTest(rig.CoreTest):
         self.assertGreater(hold.left(r.now), 58)
         self.assertEqual(r.core.holds, {})  # it is not the session's
         r.sent()
-        r.core.detached("RENEW", "a", 7, 60)
-        r.core.detached("UNLOCK", "a", 7)
+        r.core.detached("RENEW", hold, 60)
+        r.core.detached("UNLOCK", hold)
         self.assertEqual(r.sent(), ["3 RENEW a fence=7 detached=1 lease=60000",
                                     "4 UNLOCK a fence=7 detached=1"])
 

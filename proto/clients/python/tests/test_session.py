@@ -2,7 +2,7 @@
 
 import unittest
 
-from . import rig
+import rig
 from holdfast import errors, model
 from holdfast.core import Link
 

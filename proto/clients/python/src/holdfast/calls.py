@@ -59,7 +59,8 @@ class Calls:
         self._away_at = FOREVER  # when it lost its connection
         self._settling = False  # holds are to be claimed
         # the connection
-        self._more = False  # other addresses of this round are untried
+        #: The next connection is of the same round of all addresses.
+        self.more = False
         self._rounds = 0  # failed ones
         self._opened = 0.0  # when it began to serve
         self._by = FOREVER  # greeting and HELLO must have come

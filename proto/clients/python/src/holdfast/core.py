@@ -100,19 +100,21 @@ class Core(Session):
         if self.link is not Link.DIALING:
             return
         self.link = Link.GREETING
-        self._more = more
+        self.more = more
         self._by = self.clock() + GREETING_S
 
     def failed(self, error: HoldfastError, more: bool) -> None:
         """There is none."""
         if self.link is Link.DIALING:
-            self._more = more
+            self.more = more
             self._drop(error)
 
-    def lost(self, reason: str) -> None:
-        """The connection has ended."""
+    def lost(self, reason: str, tls: bool = False) -> None:
+        """The connection has ended. `tls`: by an error of TLS, which counts
+        as one of the handshake until the peer has greeted."""
         if self.link in CONNECTED:
-            self._drop(errors.gone(reason))
+            self._drop(errors.tls_failed(reason) if tls and
+                       self.link is Link.GREETING else errors.gone(reason))
 
     def receive(self, data: bytes) -> None:
         """Bytes of the broker. Garbage ends the connection."""

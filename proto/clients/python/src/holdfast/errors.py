@@ -137,6 +137,11 @@ def gone(text: str) -> Unavailable:
     return Unavailable(text, code="GONE")
 
 
+def tls_failed(text: str) -> Unavailable:
+    """The handshake failed, or the certificate is not trusted."""
+    return Unavailable(text, code="TLS", retry=False)
+
+
 _CLASSES: Dict[str, Type[HoldfastError]] = {
     "BUSY": Busy, "TIMEOUT": TimedOut, "CANCELLED": Cancelled,
     "DEADLOCK": Deadlock, "LOST": LockLost, "NOTHELD": NotHeld,

@@ -84,14 +84,14 @@ class Holds(Calls):
         call.words += f" permits={permits}"
         return self._submit(call)
 
-    def detached(self, verb: str, name: str, fence: int,
+    def detached(self, verb: str, hold: Hold,
                  lease: Optional[float] = None) -> Call:
         """UNLOCK or RENEW of a detached hold, whoever took it."""
-        words = f"fence={fence} detached=1"
-        if lease is not None:
-            words += " lease=" + duration(lease)
-        call = Call(verb, (name,), words=words)
+        call = Call(verb, (hold.name,), hold=hold,
+                    words=f"fence={hold.fence} detached=1")
         call.detached = True
+        if lease is not None:
+            call.words += " lease=" + duration(lease)
         return self._submit(call)
 
     def _on_lock(self, call: Call, line: Line,
@@ -142,7 +142,9 @@ class Holds(Calls):
     def _on_unlock(self, call: Call, line: Line,
                    error: Optional[HoldfastError]) -> None:
         hold = call.hold
-        if hold is None:
+        assert hold is not None
+        if call.detached:
+            hold.released = hold.released or error is None
             self._on_other(call, line, error)
             return
         if error is not None and error.code == "LIMIT":
@@ -174,7 +176,7 @@ class Holds(Calls):
         hold.confirming = None
         hold.released = True
         if detached:
-            self.detached("UNLOCK", hold.name, hold.fence).own = True
+            self.detached("UNLOCK", hold).own = True
             return
         call = self._about("UNLOCK", hold)
         call.own = True

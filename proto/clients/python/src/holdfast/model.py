@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import (Any, Dict, List, Mapping, NamedTuple, Optional, Tuple,
+                    Union)
 
 from .errors import HoldfastError
 from .wire import duration, encode
@@ -33,7 +34,7 @@ class Hold:
 
     __slots__ = ("name", "owner", "fence", "deadline", "lost", "released",
                  "entries", "upgrade", "wanted", "leased", "outlasts",
-                 "unclaimed", "confirming")
+                 "unclaimed", "confirming", "users")
 
     def __init__(self, name: str, owner: str, fence: int) -> None:
         self.name = name
@@ -57,6 +58,8 @@ class Hold:
         self.unclaimed = False
         #: The call that is answered once the hold is confirmed.
         self.confirming: Optional[Call] = None
+        #: The driver's: the objects that are told of its loss.
+        self.users: List[Any] = []
 
     def left(self, now: float) -> float:
         """Seconds for which it can be relied on; 0: not any more."""
@@ -71,7 +74,8 @@ class Call:
     __slots__ = ("verb", "names", "words", "wait", "owner", "hold", "watch",
                  "own", "repeats", "asked", "sent", "tag", "again", "after",
                  "dropped", "done", "error", "keys", "holds", "wanted",
-                 "leased", "detached", "least")
+                 "leased", "detached", "least", "waiter",
+                 "user")
 
     def __init__(self, verb: str, names: Tuple[str, ...] = (), *,
                  words: str = "", wait: Optional[float] = None,
@@ -99,6 +103,8 @@ class Call:
         self.holds: List[Hold] = []
         self.wanted = self.leased = self.detached = False
         self.least = FOREVER  # of the ttl in its ITEMs
+        self.waiter: Any = None  # the driver's: who waits
+        self.user: Any = None  # the driver's: who takes its holds
 
     def line(self, now: float) -> bytes:
         """The request, with what is left of its wait (3.3, step 3)."""
@@ -130,7 +136,7 @@ class Watch:
     """A watched lock. It goes on at the next connection, until unwatch()."""
 
     __slots__ = ("name", "members", "all", "listing", "last", "begun", "over",
-                 "error")
+                 "error", "user")
 
     def __init__(self, name: str, members: bool) -> None:
         self.name = name
@@ -141,6 +147,7 @@ class Watch:
         self.begun = False  # a broker has answered OK
         self.over = False
         self.error: Optional[HoldfastError] = None
+        self.user: Any = None  # the driver's
 
 
 class Answered(NamedTuple):

@@ -70,7 +70,7 @@ class Session(Watches):
     def _refuse(self, error: HoldfastError) -> None:
         """This broker does not serve us; another one may know the session."""
         if self._session is None:
-            self._more = False
+            self.more = False
             for watch in list(self._watches.values()):
                 self._end_watch(watch, error)
         self._drop(error)
@@ -139,8 +139,8 @@ class Session(Watches):
         self._ping = None
         self._ping_at = self._by = self._move_at = self._retry_at = FOREVER
         steady = was is Link.OPEN and now >= self._opened + STEADY_S
-        self._more = self._more and was is not Link.OPEN
-        if not self._more:
+        self.more = self.more and was is not Link.OPEN
+        if not self.more:
             self._rounds = 0 if steady else self._rounds + 1
         self._park_again(calls, error)
         if self._session is not None:
@@ -148,9 +148,9 @@ class Session(Watches):
                 self._away(now)
         elif was is Link.OPEN or self._away_at < FOREVER:
             self._end_session(error)
-        elif not self._more:
+        elif not self.more:
             self._fail(error)
-        self.dial_at = now if self._more else now + self._round_pause()
+        self.dial_at = now if self.more else now + self._round_pause()
         if self._parked or self._watches or self._session is not None:
             self.link = Link.PAUSE
 
