@@ -1,0 +1,247 @@
+"""What threads and asyncio have in common: arguments, hooks, locks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from ssl import SSLContext
+from typing import (Any, Callable, Iterator, List, Mapping, NamedTuple,
+                    Optional, Sequence, Tuple, TypedDict, Union)
+
+from . import errors, net
+from .model import Call, Hold, Options
+from .wire import Text, text_of
+
+NAMES_MAX = 16
+SECONDS_MAX = 365 * 86400
+
+Hook = Callable[..., None]
+
+
+class ConnectArgs(TypedDict, total=False):
+    """Of connect(). Times are in seconds."""
+
+    #: Of the client, for people.
+    name: str
+    #: How long its locks outlive a connection: they move to the next broker,
+    #: or to the same one after its restart. 0, the default: they end.
+    keep: float
+    #: 2 by default: a client that hangs, or is cut off, is noticed after three
+    #: heartbeats. 0: never, or by TCP after about 11 s.
+    heartbeat: float
+    #: For a broker with users; the secret as such or in a file.
+    user: str
+    secret: str
+    secret_file: str
+    #: TLS with the certificates that the system trusts.
+    tls: bool
+    #: TLS with those of this file.
+    ca: str
+    #: The client's own certificate.
+    cert: str
+    key: str
+    #: The name in the broker's certificate; by default that of its address.
+    server_name: str
+    #: In place of the above.
+    ssl_context: SSLContext
+    #: Called with the lock and what the broker tells of its wait.
+    on_wait: Hook
+    #: Called with the lock and the time that it waited.
+    on_grant: Hook
+    #: Called with a lock that is lost.
+    on_lost: Hook
+    #: Called after a move to another connection.
+    on_move: Hook
+
+
+class LockArgs(TypedDict, total=False):
+    """Of lock() and its like. Times are in seconds."""
+
+    #: How long to wait for it; 0: not at all; None, the default: no limit.
+    wait: Optional[float]
+    #: How long it lasts; None, the default: until it is released.
+    lease: Optional[float]
+    #: Who holds it. An owner may take a lock twice. The default is an owner
+    #: for each lock(), so that tasks and threads exclude each other.
+    owner: Optional[str]
+    #: For others who look, and for those who watch().
+    note: Optional[str]
+    #: How long nobody gets it, if this client dies.
+    delay: Optional[float]
+    #: The name is a path: it excludes those above and below it.
+    tree: bool
+    #: Ends the wait from another thread.
+    cancel: Canceller
+    #: Called with the lock when it is lost.
+    on_lost: Hook
+    #: Called with the lock and the number of waiters, when others wait.
+    on_wanted: Hook
+
+
+@dataclass(frozen=True)
+class Config:
+    """The arguments of connect(), checked."""
+
+    addresses: List[net.Address]
+    options: Options
+    context: Optional[SSLContext]
+    server_name: Optional[str]
+    on_wait: Optional[Hook]
+    on_grant: Optional[Hook]
+    on_lost: Optional[Hook]
+    on_move: Optional[Hook]
+
+
+def config(addresses: Union[str, Sequence[str]], args: ConnectArgs) -> Config:
+    """Checks the arguments of connect()."""
+    unknown = set(args) - set(ConnectArgs.__annotations__)
+    if unknown:
+        raise TypeError(f"connect() has no argument {', '.join(unknown)}")
+    text = addresses if isinstance(addresses, str) else ",".join(addresses)
+    found = net.addresses_of(text)
+    user, secret = args.get("user"), args.get("secret")
+    if "secret_file" in args:
+        try:
+            secret = Path(args["secret_file"]).read_text("utf-8")
+        except OSError as error:
+            raise errors.UsageError(f"secret_file: {error}") from error
+        secret = secret.rstrip("\r\n")
+    if (user is None) != (secret is None):
+        raise errors.UsageError("user and secret go together")
+    context = args.get("ssl_context")
+    if context is None and (args.get("tls") or "ca" in args or "cert" in args):
+        context = net.context_of(args.get("ca"), args.get("cert"),
+                                 args.get("key"))
+    if context is not None and any(not place.port for place in found):
+        raise errors.UsageError("a Unix socket has no TLS")
+    options = Options(
+        name=args.get("name"), user=user, secret=secret,
+        keep=args.get("keep", 0), heartbeat=args.get("heartbeat", 2),
+        progress="on_wait" in args, several=len(found) > 1)
+    return Config(found, options, context, args.get("server_name"),
+                  args.get("on_wait"), args.get("on_grant"),
+                  args.get("on_lost"), args.get("on_move"))
+
+
+class Canceller:
+    """cancel() ends the wait of the call that has it: Cancelled."""
+
+    def __init__(self) -> None:
+        self._act: Optional[Callable[[], None]] = None
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        """From any thread. A lock that comes late is given back."""
+        self._cancelled = True
+        act = self._act
+        if act is not None:
+            act()
+
+    def attach(self, act: Optional[Callable[[], None]]) -> None:
+        """The client's: what cancel() does; None: the call is over."""
+        self._act = act
+        if act is not None and self._cancelled:
+            act()
+
+
+class Terms(NamedTuple):
+    """Of one LOCK: names, and the arguments of Core.lock()."""
+
+    names: Tuple[str, ...]
+    keys: Mapping[str, Any]
+    on_lost: Optional[Hook]
+    on_wanted: Optional[Hook]
+    cancel: Optional[Canceller]
+
+
+def terms(names: Sequence[Text], args: LockArgs, **keys: Any) -> Terms:
+    """Checks what the broker would refuse without a word that helps."""
+    unknown = set(args) - set(LockArgs.__annotations__)
+    if unknown:
+        raise TypeError(f"lock() has no argument {', '.join(unknown)}")
+    if not 1 <= len(names) <= NAMES_MAX or not all(names):
+        raise errors.UsageError(f"1 to {NAMES_MAX} names, not {names!r}")
+    for key in ("wait", "lease", "delay"):
+        value = args.get(key)
+        if isinstance(value, (int, float)) and not 0 <= value <= SECONDS_MAX:
+            raise errors.UsageError(f"{key}={value}: seconds, from 0")
+    keys.update(args)
+    on_lost, on_wanted = keys.pop("on_lost", None), keys.pop("on_wanted", None)
+    cancel = keys.pop("cancel", None)
+    keys["wanted"] = on_wanted is not None
+    return Terms(tuple(map(text_of, names)), keys, on_lost, on_wanted, cancel)
+
+
+class Freed(NamedTuple):
+    """What await_free() tells of the last grant; 0 and "": not known."""
+
+    fence: int
+    note: str
+
+    @classmethod
+    def of(cls, call: Call) -> Freed:
+        return cls(int(call.keys.get("fence", "0")),
+                   call.keys.get("note", ""))
+
+
+class View:
+    """Held locks: what can be said of them without asking anybody."""
+
+    def __init__(self, holds: List[Hold]) -> None:
+        self._holds = holds
+
+    def __repr__(self) -> str:
+        state = f"lost: {self.lost}" if self.lost else \
+            f"{self.left():.3g} s left"
+        return f"<{type(self).__name__} {self.name!r} {state}>"
+
+    def __iter__(self) -> Iterator[View]:
+        """One for each name: `with hf.lock("a", "b") as (a, b)`."""
+        return iter([View([hold]) for hold in self._holds])
+
+    @property
+    def name(self) -> str:
+        """The first name."""
+        return self._holds[0].name
+
+    @property
+    def fence(self) -> int:
+        """The number of the grant, larger than all before: give it to what
+        the lock protects."""
+        if not self._holds:
+            raise errors.NotHeld("the lock was not acquired")
+        return self._holds[0].fence
+
+    @property
+    def fences(self) -> Tuple[int, ...]:
+        """That of each name."""
+        return tuple(hold.fence for hold in self._holds)
+
+    @property
+    def lost(self) -> Optional[str]:
+        """Why it was lost, also by its deadline; None: it was not."""
+        now = net.clock()
+        for hold in self._holds:
+            if hold.lost is not None:
+                return hold.lost
+            if hold.deadline and not hold.released and not hold.left(now):
+                return "deadline"
+        return None
+
+    @property
+    def held(self) -> bool:
+        """Whether it can be relied on now."""
+        return self.left() > 0
+
+    def left(self) -> float:
+        """Seconds for which it can be relied on without further word."""
+        now = net.clock()
+        return min((hold.left(now) for hold in self._holds), default=0.0)
+
+    def check(self) -> None:
+        """Raises LockLost if it cannot be relied on any more."""
+        why = self.lost
+        if why is not None:
+            raise errors.LockLost(f"{self.name}: {why}", why=why)
+        if not self.held:
+            raise errors.NotHeld("the lock was not acquired, or was released")

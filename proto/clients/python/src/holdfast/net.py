@@ -1,0 +1,184 @@
+"""Addresses, TLS and the clock, for both drivers."""
+
+from __future__ import annotations
+
+import random
+import select
+import socket
+import ssl
+import time
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple, Union
+
+from . import errors
+
+PORT = 4653
+CONNECT_S = 3.0  # for one address: the connection, and its TLS handshake
+READ_BYTES = 65536
+STREAM = socket.SOCK_STREAM
+
+if hasattr(time, "CLOCK_BOOTTIME"):  # goes on while the machine sleeps
+    def clock() -> float:
+        """Seconds of a clock that nobody sets."""
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+else:
+    clock = time.monotonic
+
+
+#: The result of getaddrinfo().
+Infos = Sequence[Tuple[socket.AddressFamily, socket.SocketKind, int, str,
+                       Tuple[Any, ...]]]
+
+
+class Address(NamedTuple):
+    """A host and a port, or the path of a Unix socket and port 0."""
+
+    host: str
+    port: int
+
+
+class Endpoint(NamedTuple):
+    """What a socket connects to; `host` is the name that TLS verifies."""
+
+    family: int
+    sockaddr: Union[str, Tuple[Any, ...]]
+    host: str
+
+
+def addresses_of(text: str) -> List[Address]:
+    """`HOST[:PORT]`, `[V6]:PORT` or `/PATH`, with commas between several."""
+    found = []
+    for item in text.split(","):
+        item = item.strip()
+        if item.startswith("/"):
+            found.append(Address(item, 0))
+            continue
+        host, colon, port = item.rpartition(":")
+        if not colon or item.endswith("]"):
+            host, port = item, str(PORT)
+        host = host[1:-1] if host.startswith("[") else host
+        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise errors.UsageError(f"no address: {item!r}; use HOST:PORT")
+        found.append(Address(host, int(port)))
+    return found
+
+
+class Places:
+    """What to try next. A round tries each address, from a random one on, and
+    each number of its name. The next round begins behind the last one."""
+
+    def __init__(self, addresses: List[Address]) -> None:
+        start = random.randrange(len(addresses))
+        self._addresses = addresses[start:] + addresses[:start]
+        self._round: List[Union[Address, Endpoint]] = []
+
+    @property
+    def more(self) -> bool:
+        """Whether this round goes on."""
+        return bool(self._round)
+
+    def begin(self) -> None:
+        """A new round."""
+        self._round = list(self._addresses)
+
+    def next(self) -> Union[Address, Endpoint]:
+        """An Address must be resolved: resolved() takes what it means."""
+        if not self._round:
+            self.begin()
+        place = self._round.pop(0)
+        if isinstance(place, Address):
+            self._addresses.remove(place)
+            self._addresses.append(place)
+        return place
+
+    def resolved(self, address: Address, infos: Infos) -> None:
+        """`infos` as of getaddrinfo()."""
+        self.put(*(Endpoint(info[0], info[4], address.host)
+                   for info in infos))
+
+    def put(self, *endpoints: Endpoint) -> None:
+        """These come next, each once."""
+        self._round[:0] = list(dict.fromkeys(endpoints))
+
+
+def unix(address: Address) -> Endpoint:
+    """The endpoint of a path."""
+    return Endpoint(socket.AF_UNIX, address.host, "")
+
+
+def context_of(ca: Optional[str], cert: Optional[str],
+               key: Optional[str]) -> ssl.SSLContext:
+    """TLS that verifies the broker and its name."""
+    try:
+        context = ssl.create_default_context(cafile=ca)
+        if cert is not None:
+            context.load_cert_chain(cert, key)
+    except OSError as error:
+        raise errors.UsageError(f"TLS: {ca or ''} {cert or ''}: {error}") \
+            from error
+    return context
+
+
+def tune(sock: socket.socket) -> None:
+    """Lines are short, so Nagle is off."""
+    if sock.family != getattr(socket, "AF_UNIX", None):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+
+def wait_readable(sock: socket.socket, timeout: float) -> None:
+    """Returns when the socket is readable, or after `timeout` seconds."""
+    if hasattr(select, "poll"):
+        poll = select.poll()
+        poll.register(sock, select.POLLIN)
+        poll.poll(timeout * 1000)
+    else:
+        select.select([sock], [], [], timeout)
+
+
+class Tls:
+    """TLS without a socket, so that one mutex guards reading and writing."""
+
+    def __init__(self, context: ssl.SSLContext, name: str) -> None:
+        self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._ssl = context.wrap_bio(self._in, self._out,
+                                     server_hostname=name)
+
+    def shake(self, sock: socket.socket) -> None:
+        """The handshake, on a socket that blocks."""
+        while True:
+            try:
+                self._ssl.do_handshake()
+            except ssl.SSLWantReadError:
+                sock.sendall(self._out.read())
+                data = sock.recv(READ_BYTES)
+                if not data:
+                    raise ssl.SSLEOFError("closed in the handshake") from None
+                self._in.write(data)
+            except ssl.SSLError:
+                sock.sendall(self._out.read())  # the alert
+                raise
+            else:
+                sock.sendall(self._out.read())
+                return
+
+    def encrypt(self, data: bytes) -> bytes:
+        """Bytes for the socket."""
+        self._ssl.write(data)
+        return self._out.read()
+
+    def decrypt(self, data: bytes) -> bytes:
+        """Bytes of the socket. ssl.SSLError: no more of them."""
+        self._in.write(data)
+        plain = []
+        try:
+            while True:
+                part = self._ssl.read(READ_BYTES)
+                if not part:
+                    break
+                plain.append(part)
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLError:
+            if not plain:
+                raise
+        return b"".join(plain)
