@@ -1,0 +1,397 @@
+"""The client for threads: `holdfast.connect()` (PROTOCOL.md for the rules)."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import threading
+import time
+from types import TracebackType
+from typing import (TYPE_CHECKING, Any, Callable, Deque, Generic, List,
+                    Optional, Sequence, Type, TypeVar, Union, cast)
+
+from . import api, errors
+from .api import Canceller, Config, ConnectArgs, Freed, LockArgs, Terms, View
+from .core import Core
+from .engine import Engine
+from .model import (Call, Event, Hold, Lost, Member, Moved, Queued, Seen,
+                    Wanted, Watch, WatchOver)
+from .wire import Text, text_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+RELEASE_S = 10.0  # for the answer to an UNLOCK; the hold is over before
+LEAD_PAUSE_S = 1.0  # before another try to lead, while no broker answers
+UNREAD = 1000  # news of a watch that are kept for its reader
+
+F = TypeVar("F", bound=Callable[..., Any])
+N = TypeVar("N")
+R = TypeVar("R")
+
+
+class Lock(View):
+    """A lock of one or several names, as a context manager or by hand.
+
+    Several threads may use one object after each other, not at once.
+    """
+
+    def __init__(self, client: Holdfast, terms: Terms) -> None:
+        super().__init__([])
+        self._client = client
+        self._terms = terms
+        self._taken = self._told = False
+        self._gone: Optional[threading.Event] = None
+
+    @property
+    def name(self) -> str:
+        return self._terms.names[0]
+
+    def acquire(self) -> Lock:
+        """Waits for the lock. Busy, TimedOut, Deadlock, Unavailable."""
+        if self._taken:
+            raise errors.UsageError(f"{self.name}: this object holds it")
+        client, terms, begin = self._client, self._terms, time.monotonic()
+
+        def make() -> List[Call]:
+            call = client.core.lock(terms.names, **terms.keys)
+            call.user = self
+            return [call]
+
+        call, = client.engine.ask(make, cancel=terms.cancel)
+        self._taken, self._gone = True, None
+        if client.config.on_grant is not None:
+            client.config.on_grant(self, time.monotonic() - begin)
+        return self
+
+    def release(self, delay: Optional[float] = None) -> None:
+        """Gives it back; `delay`: nobody is granted it for so long. LockLost:
+        it was lost before."""
+        if not self._taken:
+            raise errors.NotHeld(f"{self.name}: this object does not hold it")
+        self._taken = False
+        core = self._client.core
+
+        def make() -> List[Call]:
+            for hold in self._holds:
+                if self in hold.users:
+                    hold.users.remove(self)
+            return [core.unlock(hold, delay) for hold in self._holds]
+
+        self._client.engine.ask(make, RELEASE_S)
+
+    def __enter__(self) -> Lock:
+        return self.acquire()
+
+    def __exit__(self, kind: Optional[Type[BaseException]],
+                 error: Optional[BaseException],
+                 trace: Optional[TracebackType]) -> None:
+        if not self._taken:
+            return
+        try:
+            self.release()
+        except errors.HoldfastError as failure:
+            # The hold is over; the broker goes on with its release. What the
+            # body raised counts more.
+            if error is None and not failure.retry:
+                raise
+
+    def renew(self, lease: float) -> None:
+        """A new end: `lease` seconds from now."""
+        core = self._client.core
+        self._client.engine.ask(lambda: [core.renew(hold, lease)
+                                         for hold in self._holds])
+
+    def note(self, note: str = "") -> None:
+        """Another note, which others see; none without one."""
+        core = self._client.core
+        self._client.engine.ask(lambda: [core.note(hold, note)
+                                         for hold in self._holds])
+
+    def give(self, permits: int) -> None:
+        """Gives some permits of a semaphore back, and keeps the others."""
+        core = self._client.core
+        self._client.engine.ask(lambda: [core.part(hold, permits)
+                                         for hold in self._holds])
+
+    def upgrade(self, wait: Optional[float] = None) -> Lock:
+        """The exclusive lock above an upgradable one; release it first."""
+        if not self._taken:
+            raise errors.NotHeld(f"{self.name}: this object does not hold it")
+        return self._client.lock(*self._terms.names, wait=wait,
+                                 owner=self._holds[0].owner)
+
+    def wait_lost(self, timeout: Optional[float] = None) -> bool:
+        """Waits until the lock is lost; False: not within `timeout`."""
+        with self._client.engine.mutex:
+            if self._gone is None:
+                self._gone = threading.Event()
+            if self.lost is not None:
+                self._gone.set()
+        return self._gone.wait(timeout)
+
+    # the client's, with its mutex or in its thread
+
+    def granted(self, holds: List[Hold]) -> None:
+        """The OK has come."""
+        self._holds = holds
+        self._told = False
+        for hold in holds:
+            hold.users.append(self)
+
+    def told_lost(self) -> None:
+        """One of the names is lost."""
+        if self._told:
+            return
+        self._told = True
+        if self._gone is not None:
+            self._gone.set()
+        for hook in (self._terms.on_lost, self._client.config.on_lost):
+            if hook is not None:
+                hook(self)
+
+    def told_wanted(self, waiters: int) -> None:
+        """Others wait for it."""
+        if self._terms.on_wanted is not None:
+            self._terms.on_wanted(self, waiters)
+
+
+class Detached(View):
+    """A hold that outlives this client: its fence is all it takes."""
+
+    def __init__(self, client: Holdfast, hold: Hold) -> None:
+        super().__init__([hold])
+        self._client = client
+
+    def renew(self, lease: float) -> None:
+        """A new end: `lease` seconds from now, 24 h at most."""
+        core, hold = self._client.core, self._holds[0]
+        self._client.engine.ask(
+            lambda: [core.detached("RENEW", hold, lease)])
+
+    def release(self) -> None:
+        """Gives it back. NotHeld: it has ended."""
+        core, hold = self._client.core, self._holds[0]
+        self._client.engine.ask(lambda: [core.detached("UNLOCK", hold)])
+
+
+class Watching(Generic[N]):
+    """The news of a watch, as an iterator. close() ends it."""
+
+    def __init__(self, client: Holdfast, name: str, members: bool) -> None:
+        self._client = client
+        self._ready = threading.Condition()
+        self._news: Deque[N] = collections.deque(maxlen=UNREAD)
+        self._over = False
+
+        def make() -> List[Call]:
+            call = client.core.watch(name, members)
+            if call.watch is not None:
+                call.watch.user = self
+            return [call]
+
+        call, = client.engine.ask(make)
+        self._watch = cast(Watch, call.watch)
+
+    def __iter__(self) -> Watching[N]:
+        return self
+
+    def __next__(self) -> N:
+        with self._ready:
+            self._ready.wait_for(lambda: self._news or self._over)
+            if self._news:
+                return self._news.popleft()
+        if self._watch.error is not None:
+            raise self._watch.error
+        raise StopIteration
+
+    def close(self) -> None:
+        """Ends the watch."""
+        self._client.engine.do(lambda: self._client.core.unwatch(self._watch))
+        self.tell_over()
+
+    def __enter__(self) -> Watching[N]:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def tell(self, news: N) -> None:
+        """News of the broker."""
+        with self._ready:
+            self._news.append(news)
+            self._ready.notify()
+
+    def tell_over(self) -> None:
+        """The watch has ended."""
+        with self._ready:
+            self._over = True
+            self._ready.notify_all()
+
+
+class Holdfast:
+    """A client: any number of locks, for all threads of the process.
+
+    It reconnects by itself. Without `keep` the end of a connection is the end
+    of its locks; with it they move to the next broker.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.engine = Engine(config, self._act)
+
+    @property
+    def core(self) -> Core:
+        """The state; only with engine.mutex."""
+        return self.engine.core
+
+    def close(self) -> None:
+        """Gives all locks back. Calls that wait get Closed."""
+        self.engine.close()
+
+    def __enter__(self) -> Holdfast:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- locks
+
+    def lock(self, *names: Text, **args: Unpack[LockArgs]) -> Lock:
+        """An exclusive lock of all names: `with hf.lock("a", wait=5)`, or by
+        acquire(). LockArgs has the arguments."""
+        return Lock(self, api.terms(names, args))
+
+    def shared(self, *names: Text, **args: Unpack[LockArgs]) -> Lock:
+        """A lock that its holders share."""
+        return Lock(self, api.terms(names, args, mode="shared"))
+
+    def upgradable(self, name: Text, **args: Unpack[LockArgs]) -> Lock:
+        """A lock beside shared ones, which may upgrade()."""
+        return Lock(self, api.terms((name,), args, mode="upgradable"))
+
+    def semaphore(self, *names: Text, limit: int, permits: int = 1,
+                  **args: Unpack[LockArgs]) -> Lock:
+        """`permits` of a semaphore that has `limit` of them."""
+        return Lock(self, api.terms(names, args, limit=limit,
+                                    permits=permits))
+
+    def resize(self, name: Text, limit: int) -> None:
+        """Another limit for a semaphore that is held or waited for."""
+        self.engine.ask(lambda: [self.core.resize(text_of(name), limit)])
+
+    def detached(self, name: Text, mode: str = "exclusive",
+                 **args: Unpack[LockArgs]) -> Detached:
+        """Takes a lock that outlives this client, for `lease` seconds."""
+        asked = api.terms((name,), args, detached=True,
+                          mode=None if mode == "exclusive" else mode)
+        call, = self.engine.ask(
+            lambda: [self.core.lock(asked.names, **asked.keys)],
+            cancel=asked.cancel)
+        return Detached(self, call.holds[0])
+
+    def adopt(self, name: Text, fence: int) -> Detached:
+        """A detached hold that another program took."""
+        return Detached(self, Hold(text_of(name), "", fence))
+
+    def await_free(self, name: Text, wait: Optional[float] = None,
+                   cancel: Optional[Canceller] = None) -> Freed:
+        """Waits until nobody holds the lock, and takes nothing."""
+        call, = self.engine.ask(
+            lambda: [self.core.await_free(text_of(name), wait)],
+            cancel=cancel)
+        return Freed.of(call)
+
+    def locked(self, name: str, *, skip: bool = False,
+               **args: Unpack[LockArgs]) -> Callable[[F], F]:
+        """A decorator: the function runs under the lock. `name` may have the
+        arguments: "job-{0}". `skip`: it does not run if the lock is held."""
+        def decorate(function: F) -> F:
+            @functools.wraps(function)
+            def run(*values: Any, **keys: Any) -> Any:
+                lock = self.lock(name.format(*values, **keys), **args)
+                try:
+                    lock.acquire()
+                except (errors.Busy, errors.TimedOut):
+                    if skip:
+                        return None
+                    raise
+                with _Taken(lock):
+                    return function(*values, **keys)
+            return cast(F, run)
+        return decorate
+
+    # --- others' locks
+
+    def watch(self, name: Text) -> Watching[Optional[Member]]:
+        """Who holds a lock: now, and after each change. None: nobody."""
+        return Watching(self, text_of(name), False)
+
+    def members(self, name: Text) -> Watching[List[Member]]:
+        """All holders of a lock, by their fences: now, and after each
+        change."""
+        return Watching(self, text_of(name), True)
+
+    def lead(self, name: Text, work: Callable[[Lock], R],
+             **args: Unpack[LockArgs]) -> R:
+        """Runs work(lock) as the leader, again after each loss, and returns
+        what it returns. `note` tells others who leads."""
+        while True:
+            try:
+                with self.lock(name, **args) as lock:
+                    return work(lock)
+            except errors.LockLost:
+                continue
+            except errors.Unavailable as error:
+                if not error.retry:
+                    raise
+                time.sleep(error.after or LEAD_PAUSE_S)
+
+    # --- events, in the client's thread
+
+    def _act(self, event: Event) -> None:
+        if isinstance(event, Lost):
+            for lock in list(event.hold.users):
+                lock.told_lost()
+        elif isinstance(event, Wanted):
+            for lock in list(event.hold.users):
+                lock.told_wanted(event.waiters)
+        elif isinstance(event, Seen):
+            event.watch.user.tell(event.news)
+        elif isinstance(event, WatchOver):
+            event.watch.user.tell_over()
+        elif isinstance(event, Queued) and self.config.on_wait is not None:
+            self.config.on_wait(event.call.user, event.keys)
+        elif isinstance(event, Moved) and self.config.on_move is not None:
+            self.config.on_move()
+
+
+class _Taken:
+    """Only the end of a `with` of a lock."""
+
+    def __init__(self, lock: Lock) -> None:
+        self._lock = lock
+
+    def __enter__(self) -> Lock:
+        return self._lock
+
+    def __exit__(self, *what: Any) -> None:
+        self._lock.__exit__(*what)
+
+
+def connect(addresses: Union[str, Sequence[str]] = "127.0.0.1:4653", *,
+            timeout: float = 15.0,
+            **args: Unpack[ConnectArgs]) -> Holdfast:
+    """Connects to a broker, within `timeout` seconds: AUTH alone may take 8.
+
+    `addresses` are HOST:PORT, [V6]:PORT or the /PATH of a socket, several with
+    commas: brokers of the same Redis, tried in turn. ConnectArgs has the other
+    arguments.
+    """
+    client = Holdfast(api.config(addresses, args))
+    try:
+        client.engine.ask(lambda: [client.core.ready()], timeout)
+    except BaseException:
+        client.close()
+        raise
+    return client
