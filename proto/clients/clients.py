@@ -44,6 +44,11 @@ CLIENTS = (
              "../../../build/go-driver", "./driver"]],
            "build/go-driver",
            [["go", "-C", "proto/clients/go", "test", "-race", "./..."]]),
+    Client("python", ["python3"], [],
+           "python3 proto/clients/python/driver.py",
+           [["python3", "proto/clients/python/tests/run.py"]]),
+    Client("aio", ["python3"], [],
+           "python3 proto/clients/python/driver.py --aio"),
 )
 
 
