@@ -167,7 +167,8 @@ class VocabularyTest(unittest.TestCase):
             named = set(re.findall(r"(\w+)=", usage))
             self.assertEqual(named, wanted, name)
             needed = {words[key] for key in re.findall(r"R\((\w+)\)", keys)}
-            optional = set(re.findall(r"\[(\w+)=", usage))
+            optional = set(re.findall(r"(\w+)=", " ".join(
+                re.findall(r"\[[^]]*\]", usage))))
             self.assertEqual(named - optional, needed, name)
 
     def test_each_key_has_its_limits(self):
