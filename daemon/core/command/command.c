@@ -61,7 +61,7 @@ hello_resume(
     if (!resume && generation == 0)
         return true;
     if (!resume || generation == 0) {
-        wrong = "resume= and gen= go together; the first connection has neither";
+        wrong = "resume= and gen= go together, from the second connection on";
     } else if (!text_from_hex(line->word[REQUEST_KEY_RESUME], id, sizeof(id))) {
         wrong = "resume= must be a session: 32 hex digits";
     } else {
