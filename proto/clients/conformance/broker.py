@@ -198,6 +198,7 @@ class Connection:
             self.say(f"{tag} ERR CANCELLED retry=1 :the wait was cancelled")
         self.say(f"{request.tag} OK")
         self.say("* BYE quit keep=0")
+        self.ended = self.ended or time.monotonic()
         self.close()
 
     def close(self, how="close"):

@@ -2,7 +2,7 @@
 
 A pattern is what stands in a scenario: `?x` takes a word, `$x` is a word that
 was taken, `a|b` is one of several, `!a` another one, `5..9` a number of that
-range, `>5` a larger one, `*` anything.
+range, `>5` a larger one, `?x>5` both, `*` anything.
 """
 
 import re
@@ -86,7 +86,10 @@ def value_matches(pattern, value, variables, is_duration=False):
     if pattern == "*":
         return True
     if pattern.startswith("?"):
-        variables[pattern[1:]] = value
+        name, _, least = pattern[1:].partition(">")
+        if least and int(value) <= int(fill(least, variables)):
+            return False
+        variables[name] = value
         return True
     pattern = fill(pattern, variables)
     if pattern.startswith("!"):
