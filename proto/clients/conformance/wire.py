@@ -111,7 +111,7 @@ def request_matches(pattern, request, variables):
     tag, verb, *words = pattern.split()
     names, keys = split(words)
     if request.verb not in verb.split("|") or \
-            (tag == "-") != (request.tag == "-"):
+            (tag == "-") != (request.tag == "-") and tag != "*":
         return False
     taken = dict(variables)
     if len(names) != len(request.names) or not all(
