@@ -190,10 +190,8 @@ class Core(Session):
         if self.link is Link.GREETING:
             raise ProtocolError("the peer is not a Holdfast broker")
         call = self._calls.get(line.tag)
-        if call is None:
-            if line.tag == "-":
-                return
-            raise ProtocolError(f"an answer to no request: {line.tag}")
+        if call is None:  # nothing of ours is outstanding by this tag (Tags)
+            return
         if line.word == "OK" or line.word == "ERR":
             self._proven = max(self._proven, call.sent)
             call.keys = line.keys

@@ -187,11 +187,13 @@ class Engine:
                 call = event.call
                 if call.user is not None and call.error is None:
                     call.user.granted(call.holds)  # LOST may be the next line
-                if call.waiter is not None:
+                if call.waiter is None:
+                    continue
+                self._waiting -= 1
+                if not self._events:  # hooks of earlier events come first
                     call.waiter.release()
-                    self._waiting -= 1
-            else:
-                self._events.append(event)
+                    continue
+            self._events.append(event)
         if self._thread is None:
             if core.link is not Link.IDLE and core.link is not Link.CLOSED:
                 self._thread = threading.Thread(
@@ -310,6 +312,9 @@ class Engine:
 
     def _tell(self, events: List[Event]) -> None:
         for event in events:
+            if isinstance(event, Answered):
+                event.call.waiter.release()
+                continue
             try:
                 self._act(event)
             except Exception:  # of a hook, which must not end the thread
