@@ -1,0 +1,325 @@
+"""Locks for threads, at a real broker."""
+
+import os
+import queue
+import threading
+import unittest
+
+import fixture
+from fixture import holdfast
+
+
+class LockTest(fixture.Case):
+    @classmethod
+    def setUpClass(cls):
+        cls.broker_ = fixture.Broker(fixture.shared_redis()).start()
+        cls.addClassCleanup(cls.broker_.close)
+        cls.broker_.wait_redis()
+
+    def setUp(self):
+        self.hf = self.connect(self.broker_)
+
+    def test_lock(self):
+        with self.hf.lock("a b", wait=5, note="n") as lock:
+            self.assertEqual(lock.name, "a b")
+            first = lock.fence
+            self.assertTrue(0 < lock.left() <= 6)
+            lock.check()
+            self.assertIn("a b", repr(lock))
+            with self.assertRaises(holdfast.Busy):
+                self.hf.lock("a b", wait=0).acquire()
+            with self.assertRaises(holdfast.TimedOut):
+                self.hf.lock("a b", wait=0.1).acquire()
+        with self.assertRaises(holdfast.NotHeld):
+            lock.check()
+        with self.assertRaises(holdfast.NotHeld):
+            lock.release()
+        with lock:  # once more
+            self.assertGreater(lock.fence, first)
+
+    def test_threads_exclude_each_other(self):
+        inside, most, done = [], [], []
+
+        def work(_):
+            for _ in range(20):
+                with self.hf.lock("one"):
+                    inside.append(1)
+                    most.append(len(inside))
+                    inside.pop()
+                    done.append(1)
+
+        self.side_by_side(work, *[(user,) for user in range(8)])
+        self.assertEqual((max(most), len(done)), (1, 160))
+
+    def test_owner_may_enter_twice(self):
+        with self.hf.lock("a", owner="o") as one:
+            with self.hf.lock("a", owner="o") as two:
+                self.assertEqual(one.fence, two.fence)
+            one.check()
+            self.assertTrue(self.taken(self.broker_, "a"))
+        self.assertFalse(self.taken(self.broker_, "a"))
+
+    def test_several_names(self):
+        with self.hf.lock("x/1", "x/2") as (one, two):
+            self.assertEqual((one.name, two.name), ("x/1", "x/2"))
+            two.check()
+            with self.assertRaises(holdfast.Busy):
+                self.hf.lock("x/2", wait=0).acquire()
+        with self.hf.lock("x/2", wait=0):
+            pass
+
+    def test_kinds(self):
+        hf = self.hf
+        with hf.shared("s"), hf.shared("s", wait=0):
+            with self.assertRaises(holdfast.Busy):
+                hf.lock("s", wait=0).acquire()
+        with hf.semaphore("p", limit=3, permits=3) as permits:
+            permits.give(1)
+            with hf.semaphore("p", limit=3, wait=0):
+                hf.resize("p", 5)
+            with self.assertRaises(holdfast.Conflict):
+                hf.semaphore("p", limit=3).acquire()
+        with hf.upgradable("u") as reader, hf.shared("u") as other:
+            with self.assertRaises(holdfast.TimedOut):
+                reader.upgrade(wait=0.1).acquire()
+            other.release()
+            with reader.upgrade() as writer:
+                self.assertGreater(writer.fence, reader.fence)
+                self.assertTrue(self.taken(self.broker_, "u"))
+            with hf.shared("u", wait=0):
+                reader.check()
+        with hf.lock("t/1/x", tree=True), hf.lock("t/2", tree=True, wait=0):
+            with self.assertRaises(holdfast.Busy):
+                hf.lock("t/1", tree=True, wait=0).acquire()
+
+    def test_lease_renew_and_note(self):
+        watch = self.hf.watch("a")
+        self.assertIsNone(next(watch))
+        with self.hf.lock("a", lease=0.5, note="one") as lock:
+            self.assertEqual(next(watch).note, "one")
+            lock.renew(60)
+            self.assertGreater(lock.left(), 3)
+            lock.note("two")
+            self.assertEqual(next(watch), holdfast.Member(
+                "a", lock.fence, "two", owner=lock._holds[0].owner))
+        self.assertIsNone(next(watch))
+        watch.close()
+        self.assertEqual(list(watch), [])
+
+    def test_lease_ends(self):
+        lost = queue.Queue()
+        lock = self.hf.lock("a", lease=0.2, on_lost=lost.put).acquire()
+        self.assertTrue(lock.wait_lost(5))
+        self.assertIs(lost.get(timeout=5), lock)
+        with self.assertRaises(holdfast.LockLost) as caught:
+            lock.check()
+        self.assertIn(caught.exception.why, ("expired", "deadline"))
+        with self.assertRaises(holdfast.LockLost):
+            lock.release()
+
+    def test_body_that_was_not_protected(self):
+        with self.assertRaises(holdfast.LockLost):
+            with self.hf.lock("a") as lock:
+                self.client(self.broker_).ok("BREAK a")
+                self.assertTrue(lock.wait_lost(5))
+        with self.assertRaises(KeyError):  # it counts more
+            with self.hf.lock("a") as lock:
+                self.client(self.broker_).ok("BREAK a")
+                self.assertTrue(lock.wait_lost(5))
+                raise KeyError("x")
+
+    def test_detached(self):
+        taken = self.hf.detached("job", lease=60)
+        with self.connect(self.broker_) as other:
+            held = other.adopt("job", taken.fence)
+            held.renew(30)
+            self.assertTrue(25 < held.left() < 30)
+            held.release()
+            with self.assertRaises(holdfast.NotHeld):
+                held.release()
+        self.assertFalse(self.taken(self.broker_, "job"))
+
+    def test_await_free(self):
+        freed = []
+        with self.hf.lock("a", note="n") as lock:
+            with self.assertRaises(holdfast.Busy):
+                self.hf.await_free("a", wait=0)
+            waiter = threading.Thread(
+                target=lambda: freed.append(self.hf.await_free("a", wait=5)))
+            waiter.start()
+            self.wait_until(lambda: self.broker_.metric("awaiting") == 1)
+        waiter.join()
+        self.assertEqual(freed[0].fence, lock.fence)
+
+    def test_members(self):
+        with self.hf.members("g") as members:
+            self.assertEqual(next(members), [])
+            with self.hf.shared("g", note="w1"), self.hf.shared("g"):
+                self.assertEqual([one.note for one in next(members)], ["w1"])
+                self.assertEqual(len(next(members)), 2)
+            self.assertEqual(len(next(members)), 1)
+
+    def test_two_watches_of_one_name(self):
+        with self.hf.watch("a"):
+            with self.assertRaises(holdfast.Conflict):
+                self.hf.watch("a")
+
+    def test_wanted(self):
+        told = queue.Queue()
+        with self.hf.lock("a", on_wanted=lambda *args: told.put(args)) as lock:
+            other = self.client(self.broker_)
+            other.send("1 LOCK a")
+            self.assertEqual(told.get(timeout=5), (lock, 1))
+        other.granted("1")
+
+    def test_decorator(self):
+        runs = []
+
+        @self.hf.locked("job-{0}", wait=0, skip=True)
+        def job(day, fail=False):
+            """Of the day."""
+            runs.append(day)
+            job("other")
+            job(day)  # it is held: skipped
+            return day
+
+        with self.hf.lock("job-busy"):
+            self.assertIsNone(job("busy"))
+        self.assertEqual(job("mon"), "mon")
+        self.assertEqual(job.__doc__, "Of the day.")
+        self.assertEqual(runs, ["mon", "other"])
+
+    def test_lead(self):
+        terms = []
+
+        def work(lock):
+            terms.append(lock.fence)
+            if len(terms) == 1:
+                self.client(self.broker_).ok("BREAK leader")
+                lock.wait_lost()
+                lock.check()
+            return "done"
+
+        self.assertEqual(self.hf.lead("leader", work, note="me"), "done")
+        self.assertEqual(len(terms), 2)
+
+    def test_deadlock(self):
+        hf = self.hf
+        with hf.lock("d1", owner="a"), hf.lock("d2", owner="b"):
+            waiter = threading.Thread(target=self.swallow, args=(
+                hf.lock("d2", owner="a", wait=5),))
+            waiter.start()
+            with self.assertRaises(holdfast.HoldfastError) as caught:
+                hf.lock("d1", owner="b", wait=5).acquire()
+            waiter.join()
+        if isinstance(caught.exception, holdfast.Deadlock):
+            self.assertEqual(set(caught.exception.cycle), {"d1", "d2"})
+
+    @staticmethod
+    def swallow(lock):
+        try:
+            with lock:
+                pass
+        except holdfast.HoldfastError:
+            pass
+
+    def test_cancel(self):
+        token = holdfast.Canceller()
+        with self.hf.lock("a"):
+            timer = threading.Timer(0.1, token.cancel)
+            timer.start()
+            with self.assertRaises(holdfast.Cancelled):
+                self.hf.lock("a", cancel=token).acquire()
+            with self.assertRaises(holdfast.Cancelled):  # it stays so
+                self.hf.await_free("a", cancel=token)
+        with self.hf.lock("a", wait=2):  # no place in the queue is left
+            pass
+
+    def test_close_ends_waits(self):
+        errors = queue.Queue()
+
+        def wait():
+            try:
+                self.hf.lock("a").acquire()
+            except holdfast.HoldfastError as error:
+                errors.put(error)
+
+        lock = self.hf.lock("a").acquire()
+        threading.Thread(target=wait).start()
+        self.wait_until(lambda: self.broker_.metric("tickets") == 2)
+        self.hf.close()
+        self.assertIsInstance(errors.get(timeout=1), holdfast.Closed)
+        self.assertFalse(lock.held)
+        self.assertFalse(self.taken(self.broker_, "a"))
+        with self.assertRaises(holdfast.Closed):
+            self.hf.lock("a").acquire()
+
+    def test_hooks(self):
+        told = queue.Queue()
+        hf = self.connect(
+            self.broker_, name="shop 7",
+            on_wait=lambda lock, keys: told.put(("wait", keys["position"])),
+            on_grant=lambda lock, seconds: told.put(("grant", seconds > 0)))
+        with hf.lock("a"):
+            threading.Thread(target=self.swallow,
+                             args=(hf.lock("a", wait=5),)).start()
+            self.assertEqual(told.get(timeout=5), ("grant", True))
+            self.assertEqual(told.get(timeout=5), ("wait", "1"))
+        self.assertEqual(told.get(timeout=5), ("grant", True))
+
+    def test_hook_that_would_block_the_thread(self):
+        told = queue.Queue()
+
+        def hook(_lock):
+            try:
+                self.hf.lock("b").acquire()
+            except holdfast.HoldfastError as error:
+                told.put(error)
+
+        self.hf.lock("a", lease=0.1, on_lost=hook).acquire()
+        self.assertIsInstance(told.get(timeout=5), holdfast.UsageError)
+        with self.hf.lock("c"):
+            pass
+
+    def test_arguments(self):
+        for wrong in (lambda: self.hf.lock(), lambda: self.hf.lock(""),
+                      lambda: self.hf.lock("a", wait=-1),
+                      lambda: self.hf.lock(*map(str, range(17)))):
+            with self.assertRaises(holdfast.UsageError):
+                wrong()
+        with self.assertRaises(TypeError):
+            self.hf.lock("a", wat=1)
+        for wrong in ("", "a:b", ":1", "a:99999"):
+            with self.assertRaises(holdfast.UsageError):
+                holdfast.connect(wrong)
+        with self.assertRaises(holdfast.UsageError):
+            holdfast.connect("a", user="u")
+
+    def test_bytes_in_names(self):
+        for name in (b"\xff\x00 =%:", ":x", "caf\u00e9", "x" * 255):
+            with self.hf.lock(name) as lock:
+                lock.check()
+                with self.assertRaises(holdfast.Busy):
+                    self.hf.lock(name, wait=0).acquire()
+
+    def test_fork(self):
+        with self.hf.lock("a") as lock:
+            child = os.fork()
+            if child == 0:
+                status = 1
+                try:
+                    lock.check()
+                except holdfast.LockLost:
+                    try:
+                        self.hf.lock("a", wait=0).acquire()
+                    except holdfast.Busy:  # by a connection of its own
+                        status = 0
+                finally:
+                    os._exit(status)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+            lock.check()
+            self.assertTrue(self.taken(self.broker_, "a"))
+
+
+if __name__ == "__main__":
+    unittest.main()
