@@ -43,6 +43,7 @@ struct daemon {
     struct tls *client_tls;        /* owned; for clients; NULL: none */
     struct users *users;           /* owned; NULL: none */
     struct loop *loop;             /* owned */
+    struct dev *dev;               /* owned; NULL: without --dev */
 };
 
 static const char *const tls_keys[TLS_PARTS] = {
@@ -471,6 +472,8 @@ reload(void *arg)
     struct made made = {daemon->tls, daemon->client_tls, daemon->users, true};
     char error[CONFIG_ERROR_BYTES];
 
+    if (daemon->dev != NULL) /* no file */
+        return;
     loop_begin_turn(daemon->loop);
     bool taken = config_reload(
         &daemon->config, path, make, &made, &changes, error, sizeof(error));
@@ -542,7 +545,10 @@ run(struct daemon *daemon)
     log_write(LOG_INFO, "starting", log_word("server", SERVER),
         log_word("broker", settings.core.broker_id));
     warn_all_expired(daemon);
-    if (activation_take(&activation, error, sizeof(error))) {
+    if (daemon->dev != NULL)
+        dev_take(daemon->dev, &activation);
+    if (daemon->dev != NULL ||
+        activation_take(&activation, error, sizeof(error))) {
         settings.passed = activation.sockets;
         settings.passed_count = activation.count;
         daemon->loop = loop_create(&settings, error, sizeof(error));
@@ -556,12 +562,15 @@ run(struct daemon *daemon)
     struct process *process =
         process_create(daemon->loop, reload, has_new_password, daemon);
     int status = OPTIONS_EXIT_SYSTEM;
-    if (process != NULL && sink_attach(daemon->loop))
+    if (process != NULL && sink_attach(daemon->loop) &&
+        dev_attach(daemon->dev, daemon->loop))
         status = loop_run(daemon->loop);
     else
         log_write(
             LOG_ERROR, "cannot_start", log_quoted("why", TEXT("no memory")));
     sink_detach();
+    if (!dev_detach(daemon->dev))
+        status = OPTIONS_EXIT_SYSTEM;
     process_destroy(&process);
     loop_destroy(&daemon->loop);
     log_write(LOG_INFO, "stopped", log_signed("status", status));
@@ -585,6 +594,19 @@ load(struct daemon *daemon)
     if (!good)
         fprintf(stderr, "%s\n", error);
     return good;
+}
+
+/* The same for --dev. */
+static bool
+load_dev(struct daemon *daemon)
+{
+    char error[CONFIG_ERROR_BYTES];
+
+    daemon->dev = dev_create(
+        daemon->options->dev_port, &daemon->config, error, sizeof(error));
+    if (daemon->dev == NULL)
+        fprintf(stderr, "holdfastd: %s\n", error);
+    return daemon->dev != NULL;
 }
 
 /* The exit status: whether stdout got all. */
@@ -625,8 +647,11 @@ load_and_act(enum options_action action, const struct options *options)
     if (action == OPTIONS_RUN)
         process_begin();
     daemon.options = options;
-    daemon.path = options_config_file(options);
-    int status = load(&daemon) ? act(action, &daemon) : OPTIONS_EXIT_CONFIG;
+    daemon.path = options->dev ? NULL : options_config_file(options);
+    int status = options->dev ? OPTIONS_EXIT_SYSTEM : OPTIONS_EXIT_CONFIG;
+    if ((options->dev ? load_dev : load)(&daemon))
+        status = act(action, &daemon);
+    dev_destroy(&daemon.dev);
     tls_destroy(&daemon.tls);
     tls_destroy(&daemon.client_tls);
     users_destroy(&daemon.users);

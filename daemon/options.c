@@ -4,16 +4,20 @@
  */
 #include "daemon/options.h"
 
+#include "daemon/base/text.h"
+
 #include <errno.h>
 #include <getopt.h>
-#include <stdbool.h>
 #include <string.h>
 #include <sys/stat.h>
 
 enum {
     /* beyond any character: no short form */
     PRINT_CONFIG = 256,
+    DEV,
 };
+
+#define DEV_PORT 4653
 
 static const char short_options[] = ":c:tVh";
 
@@ -21,6 +25,7 @@ static const struct option long_options[] = {
     {"config", required_argument, NULL, 'c'},
     {"check-config", no_argument, NULL, 't'},
     {"print-config", no_argument, NULL, PRINT_CONFIG},
+    {"dev", optional_argument, NULL, DEV},
     {"version", no_argument, NULL, 'V'},
     {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
@@ -79,6 +84,19 @@ take_file(struct options *options, const char *file)
     return OPTIONS_RUN;
 }
 
+/* `port` NULL: the usual one. */
+static enum options_action
+take_dev(struct options *options, const char *port)
+{
+    uint64_t number = DEV_PORT;
+
+    if (port != NULL && !text_to_u64(text_from(port), UINT16_MAX, &number))
+        return wrong(options, "--dev needs a port from 0 to 65535", port);
+    options->dev = true;
+    options->dev_port = (uint16_t)number;
+    return OPTIONS_RUN;
+}
+
 enum options_action
 options_parse(struct options *options, int argc, char **argv)
 {
@@ -104,6 +122,10 @@ options_parse(struct options *options, int argc, char **argv)
                     "-t, --print-config");
             action = asked;
             break;
+        case DEV:
+            if (take_dev(options, optarg) == OPTIONS_WRONG)
+                return OPTIONS_WRONG;
+            break;
         case 'V':
             return OPTIONS_VERSION;
         case 'h':
@@ -112,6 +134,8 @@ options_parse(struct options *options, int argc, char **argv)
             return wrong_option(options, found, argv[optind - 1]);
         }
     }
+    if (options->dev && (action != OPTIONS_RUN || options->config_file != NULL))
+        return wrong(options, "no other option is allowed", "--dev");
     if (optind < argc)
         return wrong(options, "unexpected argument", argv[optind]);
     return action;
@@ -135,6 +159,7 @@ options_usage(FILE *out)
 {
     fputs(
         "Usage: holdfastd [-c FILE] [-t | --print-config]\n"
+        "       holdfastd --dev[=PORT]\n"
         "\n"
         "Serves locks to clients, with Redis as the store, in the foreground.\n"
         "\n"
@@ -143,6 +168,11 @@ options_usage(FILE *out)
         "                      defaults if it is missing\n"
         "  -t, --check-config  check the configuration and exit\n"
         "      --print-config  print it with all defaults and exit\n"
+        "      --dev[=PORT]    for tests: a private Redis, and locks at once, "
+        "on\n"
+        "                      127.0.0.1:PORT (4653; 0: a free port), which "
+        "is\n"
+        "                      printed; it ends with its parent process\n"
         "  -V, --version       print the version and exit\n"
         "  -h, --help          print this and exit\n"
         "\n"

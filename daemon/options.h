@@ -6,7 +6,9 @@
 #ifndef HOLDFAST_OPTIONS_H
 #define HOLDFAST_OPTIONS_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #ifndef OPTIONS_CONFIG_FILE
@@ -29,6 +31,8 @@ enum options_action {
 
 struct options {
     const char *config_file; /* ref into argv; NULL: none */
+    bool dev;                /* --dev, which takes no other option */
+    uint16_t dev_port;       /* 0: any free port */
     char error[128];         /* one line, if the action is OPTIONS_WRONG */
 };
 

@@ -1,5 +1,6 @@
 /*
- * The process around the loop: signals, the service manager, log lines.
+ * The process around the loop: signals, the service manager, log lines, and
+ * --dev.
  */
 #ifndef HOLDFAST_PROCESS_H
 #define HOLDFAST_PROCESS_H
@@ -9,6 +10,8 @@
 
 #include <stdbool.h>
 
+struct config;
+struct dev;
 struct loop;
 struct process;
 
@@ -51,6 +54,28 @@ struct activation {
  */
 bool activation_take(
     struct activation *activation, char *error, size_t error_bytes);
+
+/* dev.c */
+
+/* Listens on that port of 127.0.0.1 (0: any free one), starts a private Redis,
+ * and sets `config` for it. NULL: `error` has a line that says why. */
+struct dev *dev_create(
+    uint16_t port, struct config *config, char *error, size_t error_bytes);
+
+/* Gives away the socket, once, as a passed one. */
+void dev_take(struct dev *dev, struct activation *activation);
+
+/* Prints the address when locks can be granted. The loop stops when the parent
+ * process or Redis has ended, or if no lock can be granted within 10 s. False:
+ * no memory. */
+bool dev_attach(struct dev *dev, struct loop *loop);
+
+/* Detaches from the loop, before its end. False: it has printed no address. In
+ * both `dev` may be NULL. */
+bool dev_detach(struct dev *dev);
+
+/* Ends Redis; *dev becomes NULL, and may be NULL. */
+void dev_destroy(struct dev **dev);
 
 /* sink.c */
 

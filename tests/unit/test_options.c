@@ -56,6 +56,7 @@ START_TEST(actions)
         {"-c f -t", OPTIONS_CHECK_CONFIG, "f"},
         {"-tcf", OPTIONS_CHECK_CONFIG, "f"},
         {"--print-config", OPTIONS_PRINT_CONFIG, NULL},
+        {"--dev", OPTIONS_RUN, NULL},
         {"--print-config --config=f", OPTIONS_PRINT_CONFIG, "f"},
         {"-V", OPTIONS_VERSION, NULL},
         {"--version", OPTIONS_VERSION, NULL},
@@ -95,6 +96,10 @@ START_TEST(wrong_lines)
         {"-c ''", "empty file name: -c"},
         {"--config=", "empty file name: -c"},
         {"-c a -c b", "given twice: -c"},
+        {"--dev=65536", "--dev needs a port from 0 to 65535: 65536"},
+        {"--dev -t", "no other option is allowed: --dev"},
+        {"-c f --dev", "no other option is allowed: --dev"},
+        {"--dev 0", "unexpected argument: 0"},
         {"-t --print-config", "only one of them is allowed: -t, "
                               "--print-config"},
         {"--print-config -t", "only one of them is allowed: -t, "
