@@ -30,6 +30,7 @@ import outage  # noqa: E402
 import reload  # noqa: E402
 import restart  # noqa: E402
 import secure  # noqa: E402
+import tree  # noqa: E402
 from measure import (ROUNDS, SECONDS, MeasureFailure, Spread,  # noqa: E402
                      have, loadgen, loadgen_argv, loadgen_path, machine,
                      print_table)
@@ -272,7 +273,7 @@ LONG_PARTS = {
     "operations": operations.run, "reload": reload.run, "audit": audit.run,
     "metrics": metrics.run, "cost": metrics.cost, "hostile": hostile.run,
     "tls": lambda bench: secure.run(bench, shapes(), ROUNDS, SECONDS),
-    "crowd": crowd.run}
+    "crowd": crowd.run, "tree": tree.run}
 
 
 def main():
