@@ -172,9 +172,11 @@ class Run:
     # --- steps
 
     def _driver_line(self, words, window):
-        queue = self.driver.lines[fill(words.split()[0], self._variables)]
-        found = self._until(lambda: queue.popleft() if queue else None,
-                            f"D< {words}", window)
+        queues = [self.driver.lines[fill(one.split()[0], self._variables)]
+                  for one in words.split(" || ")]
+        found = self._until(
+            lambda: next((queue.popleft() for queue in queues if queue), None),
+            f"D< {words}", window)
         if not result_matches(words, found[1], self._variables):
             raise Mismatch(f"D< {words}: it is {found[1]}")
 
