@@ -123,6 +123,14 @@ func told(err error) string {
 
 // result says the word, or what err is.
 func (d *driver) result(id, word string, err error) {
+	d.mu.Lock()
+	it := d.items[id]
+	d.mu.Unlock()
+	for _, lock := range it.locks {
+		if held := lock.Context(); held.Err() != nil {
+			d.lost(id, context.Cause(held)) // before the answer
+		}
+	}
 	if err != nil {
 		word = told(err)
 	}

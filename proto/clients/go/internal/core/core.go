@@ -82,7 +82,7 @@ type Core struct {
 	out     []byte
 	effects []Effect
 
-	session    string // its ID; "" before the first greeting
+	session    string // its ID; "" before a broker serves it
 	kept       time.Duration
 	generation uint64
 	lineMax    int
@@ -281,8 +281,7 @@ func (c *Core) Close(now Time) {
 		c.dropping = true
 		return
 	}
-	c.tag++
-	c.out = append(c.line(c.tag), "QUIT\n"...)
+	c.out = append(c.out, "QUIT\n"...)
 }
 
 // outstanding takes all requests without an end, in their order.

@@ -166,8 +166,10 @@ func (c *Core) grant(r *Request, m *wire.Message) {
 	ttl, ok := m.Milliseconds("ttl_ms")
 	fences, list := m.Numbers("fence")
 	if !ok || !list || len(fences) != len(r.Names) {
-		c.drop(Failure{Code: CodeProtocol,
-			Text: "an OK of the broker lacks fence or ttl_ms"}, true)
+		why := Failure{Code: CodeProtocol,
+			Text: "an OK of the broker lacks fence or ttl_ms"}
+		c.finish(r, why)
+		c.drop(why, true)
 		return
 	}
 	base := r.base

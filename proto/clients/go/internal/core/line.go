@@ -48,7 +48,7 @@ func (c *Core) event(m *wire.Message) {
 	switch m.Verb {
 	case "HELLO":
 		if c.state == Greeting {
-			c.greet(m)
+			c.welcome(m)
 		}
 	case "LOST":
 		c.lost(m)
@@ -111,9 +111,13 @@ func (c *Core) bye(m *wire.Message) {
 		final && c.state == Open)
 }
 
-// greet answers the greeting with AUTH and HELLO. Nothing else is sent before
-// the OK: after a refusal it would belong to another session.
-func (c *Core) greet(m *wire.Message) {
+// welcome answers the greeting with AUTH, or HELLO. Nothing else is sent before
+// the OK to HELLO: after a refusal it would belong to another session.
+func (c *Core) welcome(m *wire.Message) {
+	if m.Value("proto") != "1" {
+		c.garbage("the broker speaks another version of the protocol")
+		return
+	}
 	if n, ok := m.Number("max_line"); ok && n < 1<<20 {
 		c.lineMax = max(int(n), 64)
 	}
@@ -128,8 +132,13 @@ func (c *Core) greet(m *wire.Message) {
 	} else if m.Value("auth") != "" {
 		c.drop(Failure{Code: "AUTH",
 			Text: "the broker has users: give User and secret"}, true)
+	} else {
+		c.hello()
 	}
 	c.wakeAt(c.until)
+}
+
+func (c *Core) hello() {
 	line := []byte("HELLO")
 	if c.cfg.Name != "" {
 		line = wire.AppendKey(line, "name", c.cfg.Name)
@@ -144,17 +153,19 @@ func (c *Core) greet(m *wire.Message) {
 		line = wire.AppendKey(line, "resume", c.session)
 		line = wire.AppendNumber(line, "gen", c.generation)
 	}
-	c.send(&Request{Kind: hello, Line: line, Wait: Forever})
+	c.send(&Request{Kind: greet, Line: line, Wait: Forever})
 }
 
 // opened is the OK to HELLO.
 func (c *Core) opened(m *wire.Message) {
 	moved := c.session != ""
+	if moved && m.Value("session") != c.session {
+		c.garbage("the broker resumes another session")
+		return
+	}
 	keep, _ := m.Milliseconds("keep_ms")
 	c.kept = min(keep, c.cfg.Keep)
-	if !moved {
-		c.session = m.Value("session")
-	}
+	c.session = m.Value("session")
 	c.state = Open
 	c.openedAt = c.now
 	c.tell(Effect{Kind: Opened, Moved: moved})
@@ -165,18 +176,22 @@ func (c *Core) opened(m *wire.Message) {
 }
 
 func failure(m *wire.Message) Failure {
+	code := m.Word
+	if code == "" {
+		code = CodeProtocol
+	}
 	return Failure{
-		Code: m.Word, Text: m.Text, Retry: m.Value("retry") == "1",
+		Code: code, Text: m.Text, Retry: m.Value("retry") == "1",
 		Pairs: append([]wire.Pair(nil), m.Pairs...),
 	}
 }
 
 func (c *Core) reply(m *wire.Message) {
 	if m.Tag == "-" {
-		return // of a PONG; it says nothing about a request
+		return // of a PONG, or of QUIT
 	}
 	tag, err := strconv.ParseUint(m.Tag, 10, 64)
-	if err != nil || tag > c.tag {
+	if err != nil || tag == 0 || tag > c.tag {
 		c.garbage("the broker answers a request that was not sent")
 		return
 	}
@@ -235,7 +250,7 @@ func (c *Core) answer(r *Request, m *wire.Message, why Failure) {
 		c.claimed(r, m, why)
 	case ping, survey:
 		c.pinged(r, m)
-	case hello, auth:
+	case greet, auth:
 		c.greeted(r, m, why)
 	case watch:
 		c.watchAnswered(r, why)
@@ -257,16 +272,13 @@ func (c *Core) refused(r *Request) {
 
 // greeted is the answer to AUTH and to HELLO.
 func (c *Core) greeted(r *Request, m *wire.Message, why Failure) {
-	fresh := c.session == ""
 	switch {
-	case why.Code == "" && r.Kind == hello && c.state == Resuming:
-		if !fresh && m.Value("session") != c.session {
-			c.garbage("the broker resumes another session")
-			return
-		}
+	case c.state != Resuming:
+	case why.Code == "" && r.Kind == greet:
 		c.opened(m)
 	case why.Code == "":
-	case !fresh:
+		c.hello()
+	case c.session != "":
 		c.drop(Failure{Code: CodeGone,
 			Text: "the broker does not resume the session: " +
 				strings.TrimSpace(why.Code+" "+why.Text)}, false)

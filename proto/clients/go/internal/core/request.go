@@ -41,7 +41,7 @@ const (
 	discard // the UNLOCK of a hold that nobody has any more
 	ping
 	survey // HELD in place of PING
-	hello
+	greet  // HELLO
 	auth
 	watch
 	unwatch
