@@ -87,6 +87,13 @@ func Dial(ctx context.Context, addresses string, opts ...Option) (*Client,
 	return c, nil
 }
 
+// Address is that of the present connection, or of the last one.
+func (c *Client) Address() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.address
+}
+
 // open waits for a broker that serves.
 func (c *Client) open(ctx context.Context) error {
 	done := make(chan error, 1)

@@ -27,7 +27,7 @@ type target struct {
 const (
 	placesMax   = 16
 	defaultPort = "4653"
-	defaultTLS  = "4654"
+	defaultTLS  = "4655"
 )
 
 func parsePlaces(addresses string, secure bool) ([]place, error) {

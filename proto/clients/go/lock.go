@@ -22,6 +22,7 @@ type Lock struct {
 	why      error           // nil: it was not lost
 	released bool
 	waiters  chan int // nil: not wanted
+	ended    bool     // the signals have ended
 }
 
 // Lock waits for the lock, in its turn, until ctx ends. If ctx ends first, a
@@ -69,13 +70,16 @@ func (c *Client) takeNow(ctx context.Context, r *request) (Locks, error) {
 	if r.owner == "" {
 		r.owner = c.newOwner()
 	}
-	w, err := c.do(ctx, &core.Request{Kind: core.Lock, Names: r.names,
-		Owner: r.owner, Line: r.line("LOCK"), Wait: r.wait, Lease: r.lease,
-		Wanted: r.wanted}, nil)
+	w, err := c.do(ctx, r.lock(), nil)
 	if err != nil {
 		return nil, err
 	}
 	return w.locks, nil
+}
+
+func (r *request) lock() *core.Request {
+	return &core.Request{Kind: core.Lock, Names: r.names, Owner: r.owner,
+		Line: r.line("LOCK"), Wait: r.wait, Lease: r.lease, Wanted: r.wanted}
 }
 
 // newOwner is unlike all others of this client.
@@ -101,7 +105,7 @@ func (l *Lock) Context() context.Context {
 	if l.ctx == nil {
 		l.ctx, l.cancel = context.WithCancelCause(
 			context.WithoutCancel(l.values))
-		if l.why != nil || l.released {
+		if l.ended {
 			l.cancel(l.why)
 		}
 	}
@@ -158,9 +162,10 @@ func (l *Lock) over(why error) {
 	if l.cancel != nil {
 		l.cancel(why)
 	}
-	if l.waiters != nil {
+	if l.waiters != nil && !l.ended {
 		close(l.waiters)
 	}
+	l.ended = true
 }
 
 // release is in the lock of the client.
@@ -187,7 +192,7 @@ func (l *Lock) Wanted() <-chan int { return l.waiters }
 // tellWanted is in the lock of the client. A later number replaces one that
 // nobody has read.
 func (l *Lock) tellWanted(waiters int) {
-	if l.waiters == nil || l.released || l.why != nil {
+	if l.waiters == nil || l.ended {
 		return
 	}
 	select {

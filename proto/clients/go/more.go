@@ -94,7 +94,7 @@ type Free struct {
 func (c *Client) Await(ctx context.Context, name string, opts ...LockOption) (
 	Free, error) {
 	r := ask(context.Background(), []string{name}, opts)
-	if r.bad == nil && len(r.keys) > 0 {
+	if r.bad == nil && (len(r.keys) > 0 || r.mode != "") {
 		r.fail(usage("Await takes no option but Wait"))
 	}
 	if r.bad != nil {

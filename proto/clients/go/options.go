@@ -97,6 +97,7 @@ type LockOption func(*request)
 type request struct {
 	names  []string
 	owner  string
+	mode   string
 	keys   []byte
 	wait   time.Duration
 	lease  time.Duration
@@ -160,13 +161,13 @@ func Delay(d time.Duration) LockOption {
 
 // Shared asks for a lock that others may share.
 func Shared() LockOption {
-	return func(r *request) { r.keys = append(r.keys, " mode=shared"...) }
+	return func(r *request) { r.mode = "shared" }
 }
 
 // Upgradable asks for a lock beside shared ones, which Lock.Upgrade makes
 // exclusive.
 func Upgradable() LockOption {
-	return func(r *request) { r.keys = append(r.keys, " mode=upgradable"...) }
+	return func(r *request) { r.mode = "upgradable" }
 }
 
 // Semaphore asks for some permits of a lock that has limit of them.
@@ -248,6 +249,9 @@ func (r *request) line(verb string) []byte {
 	}
 	if r.owner != "" {
 		line = wire.AppendKey(line, "owner", r.owner)
+	}
+	if r.mode != "" {
+		line = wire.AppendKey(line, "mode", r.mode)
 	}
 	return append(line, r.keys...)
 }
