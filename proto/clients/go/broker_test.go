@@ -81,8 +81,9 @@ func newRig(t testing.TB) *rig {
 func (r *rig) broker() (string, *exec.Cmd) {
 	address := freeAddress(r.t)
 	config := filepath.Join(r.t.TempDir(), "holdfast.yaml")
-	text := fmt.Sprintf("listen:\n  tcp: [%q]\nredis:\n  topology: single\n"+
-		"  nodes: [%q]\n  settle: 0s\n", address, r.redis)
+	text := fmt.Sprintf("listen: {tcp: [%q]}\nadmin: {http: \"\"}\n"+
+		"redis: {topology: single, nodes: [%q], settle: 0s}\n"+
+		"log: {level: warn}\n", address, r.redis)
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		r.t.Fatal(err)
 	}
