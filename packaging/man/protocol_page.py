@@ -64,7 +64,7 @@ def guarded(line):
 
 def prose(text):
     out = ""
-    for sentence in re.split(r"(?<=[.:;]) (?=[A-Z(])", " ".join(text.split())):
+    for sentence in re.split(r"(?<=[.:;]) (?=[A-Z([])", " ".join(text.split())):
         for line in textwrap.wrap(inline(sentence), 78, break_on_hyphens=False,
                                   break_long_words=False):
             out += guarded(line) + "\n"
@@ -140,7 +140,7 @@ class Page:
         self.at += 1
         self.fresh = True
         if marks == "##":
-            return f".Sh {inline(text).upper()}\n"
+            return f".Sh {inline(text.upper())}\n"
         return f".Ss {inline(text)}\n"
 
     def body(self):
