@@ -107,7 +107,7 @@ class Call:
         self.user: Any = None  # the driver's: who takes its holds
 
     def line(self, now: float) -> bytes:
-        """The request, with what is left of its wait (3.3, step 3)."""
+        """The request, with what is left of its wait (PROTOCOL, profile C)."""
         words = [self.tag, self.verb]
         words += map(encode, self.names)
         if self.words:
