@@ -349,6 +349,20 @@ SESSION_TEST(one_is_lost)
     }
 }
 
+/* While the loss of the hold below is being written, a fence of neither hold is
+ * STALE: the upgrade stands. */
+SESSION_TEST(base_is_lost)
+{
+    rig_lock(rig, s, "1 LOCK a mode=upgradable lease=2s", 5);
+    rig_granted(rig, upgrading(rig, s, "2 LOCK a"), 9);
+    rig_expect(rig, s, "2 OK fence=9 ttl_ms=~ count=2 upgrade=1");
+    rig_pass(rig, 2000);
+    rig_expect(rig, s, "* LOST a fence=5 reason=expired");
+    rig_ask(rig, s, "3 UNLOCK a fence=1", "3 ERR STALE retry=0");
+    rig_ask(rig, s, "4 UNLOCK a fence=5", "4 ERR LOST retry=0");
+    rig_ask(rig, s, "5 RENEW a fence=1 lease=1s", "5 ERR STALE retry=0");
+}
+
 /* Redis has granted the lock to another owner since: what cannot stand beside
  * it is lost. */
 SESSION_TEST(is_displaced)
@@ -451,6 +465,7 @@ core_upgrade_suite(void)
     tcase_add_loop_test(tests, of_another_kind, 0, 3);
     tcase_add_test(tests, by_fence);
     tcase_add_test(tests, one_is_lost);
+    tcase_add_test(tests, base_is_lost);
     tcase_add_loop_test(tests, is_displaced, 0, 2);
     tcase_add_loop_test(tests, is_claimed, 0, 4);
     tcase_add_test(tests, refused);

@@ -47,6 +47,16 @@ upgrade_is_meant(const struct ticket *upgrade)
            ticket_lines_up(upgrade);
 }
 
+/* The hold below an upgrade has ended, and the fence is not that hold's. LOST
+ * would be an answer about the wrong hold. */
+static bool
+base_is_past(const struct ticket *base, uint64_t fence)
+{
+    require(fence > 0 && !base->upgrade);
+    return (base->state == TICKET_LEAVING || base->state == TICKET_IDLE) &&
+           fence != base->fence;
+}
+
 struct ticket *
 ticket_meant(const struct core *core, const struct session *session,
     const struct lock *lock, struct text owner, uint64_t fence)
@@ -57,8 +67,10 @@ ticket_meant(const struct core *core, const struct session *session,
     if (base == NULL)
         return upgrade;
     if (fence > 0)
-        return upgrade_stands(upgrade) && fence == upgrade->fence ? upgrade
-                                                                  : base;
+        return upgrade_stands(upgrade) &&
+                       (fence == upgrade->fence || base_is_past(base, fence))
+                   ? upgrade
+                   : base;
     return upgrade_is_meant(upgrade) && !ticket_lines_up(base) ? upgrade : base;
 }
 
