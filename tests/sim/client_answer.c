@@ -231,6 +231,8 @@ lock_refused(
     /* Stopped in the middle of a turn, a broker goes on with an old time. */
     bool stops = world_of(task)->plan.fault_weight[FAULT_broker_stop] > 0;
 
+    if (strcmp(a->code, "INDOUBT") == 0)
+        task_doubts(task, task->lock);
     if (strcmp(a->code, "BUSY") == 0 && request->wish.wait_ms != 0)
         task_odd(task, PROMISE_ANSWERED, request, a, "it would have waited");
     if (timeout && (request->wish.wait_ms == 0 ||

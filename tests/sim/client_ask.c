@@ -93,8 +93,10 @@ lock_end(struct task *task, struct request *request, const struct wish *wish)
     struct client *client = task->client;
 
     request->wish = *wish;
-    request->fresh =
-        request->mates == 0 && task_remnant(task, task->lock) == NULL;
+    request->fresh = request->mates == 0 &&
+                     task_remnant(task, task->lock) == NULL &&
+                     client->world->now_us >=
+                         client->remnants[task->lock][task->owner].true_doubt;
     request->arrival = check_arrival(client->world->check, task->lock);
     request->note = wish_send(client, wish);
     request->progress =
@@ -128,6 +130,14 @@ task_leaves(const struct task *task)
     if (client->world->now_us >= remnant->true_until)
         remnant->floor = task->floor;
     remnant->true_until = remnant_until(client);
+}
+
+/* Redis may carry the LOCK out yet, behind a later one's sending. */
+void
+task_doubts(const struct task *task, uint32_t lock)
+{
+    task->client->remnants[lock][task->owner].true_doubt =
+        remnant_until(task->client);
 }
 
 /* The session is taken up again: a broker that was asleep since the connection

@@ -215,6 +215,7 @@ struct outlook {
  */
 struct remnant {
     uint64_t true_until; /* it is gone by then */
+    uint64_t true_doubt; /* so is a LOCK of this session with INDOUBT */
     uint64_t floor;      /* of the oldest LOCK of them */
 };
 
@@ -397,6 +398,9 @@ void task_leaves(const struct task *task);
  * that a connection finds. */
 void client_finds_remnants(struct client *client);
 const struct remnant *task_remnant(const struct task *task, uint32_t lock);
+
+/* A LOCK of that lock had the answer INDOUBT. */
+void task_doubts(const struct task *task, uint32_t lock);
 
 /* It is to ask for the whole of a lock, alone. */
 void task_wants(
