@@ -79,13 +79,16 @@ def literal(lines):
 
 
 def table(rows):
-    """The first cell of a row is a tag, and the others follow."""
+    """The first cell of a row is a tag, and the others follow. The third and
+    later ones have the heads of their columns before them."""
     cells = [[cell.strip().replace("\\|", "|") for cell in
               re.split(r"(?<!\\)\|", row.strip().strip("|"))] for row in rows]
     out = ".Bl -tag -width Ds\n"
     for first, *others in cells[2:]:
         out += f".It {guarded(inline(first)) or 'none'}\n"
-        out += prose("; ".join(cell for cell in others if cell))
+        said = others[:1] + [f"{head}: {cell}" for head, cell in
+                             zip(cells[0][2:], others[1:]) if cell]
+        out += prose("; ".join(cell.rstrip(".") for cell in said if cell))
     return out + ".El\n"
 
 

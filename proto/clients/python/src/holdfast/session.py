@@ -89,7 +89,7 @@ class Session(Watches):
         self._opened = now
         if moved:
             self._events.append(Moved())
-        for hold in list(self.holds.values()):  # first of all (step 2)
+        for hold in list(self.holds.values()):  # first of all (step 4)
             self._claim(hold, now)
         for watch in self._watches.values():
             if watch.begun:
@@ -163,7 +163,7 @@ class Session(Watches):
 
     def _away(self, now: float) -> None:
         """The broker may have seen the end of the connection right after the
-        last answer: it keeps the session from then on (step 4)."""
+        last answer: it keeps the session from then on (step 2)."""
         if self._away_at == FOREVER:
             self._away_at = now
         for hold in self.holds.values():
@@ -223,7 +223,7 @@ class Session(Watches):
         elif isinstance(error, (errors.LockLost, errors.NotHeld)):
             hold.unclaimed = False
             self._settle(hold)
-        else:  # it is not known yet: again, until the deadline (step 2)
+        else:  # it is not known yet: again, until the deadline (step 4)
             self._later(call)
             return
         self._settling = any(hold.unclaimed for hold in self.holds.values())
@@ -231,7 +231,7 @@ class Session(Watches):
 
     def _settle(self, hold: Hold) -> None:
         """The hold is gone, and so are the calls about it. An UNLOCK that was
-        on its way has been carried out (step 4)."""
+        on its way has been carried out (step 5)."""
         in_time = hold.released and self.clock() < hold.deadline
         self._lose(hold, "gone")
         self._forget(hold)
