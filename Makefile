@@ -387,7 +387,8 @@ run: deps
 
 check: deps deps-promtool
 	@$(SUBMAKE) SANITIZE= all unit-tests simulator
-	@$(SUBMAKE) SANITIZE=1 BUILD=build/asan all unit-tests
+	@$(SUBMAKE) SANITIZE=1 BUILD=build/asan all unit-tests \
+		build/asan/client-driver
 	@exec $(PYTHON) tests/check.py
 
 # Without tools for a language: skipped, or failed with

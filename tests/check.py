@@ -55,9 +55,11 @@ SUITES = (
     ("sim", [sys.executable, "tests/sim/run.py"], {}),
     ("e2e", [sys.executable, "tests/e2e/run.py"], SANITIZED),
     ("chaos", [sys.executable, "tests/chaos/suite.py"], SANITIZED),
+    ("clients", [sys.executable, "proto/clients/clients.py", "check"],
+     {**UNIT_SANITIZED, "CLIENT_DRIVER": os.path.join(ASAN, "client-driver")}),
 )
 BESIDE = ("unit-sanitized",)
-ALONE = ("e2e", "chaos")  # real servers, real time
+ALONE = ("e2e", "chaos", "clients")  # real servers, real time
 
 
 running = set()

@@ -38,7 +38,8 @@ class Client:
 # The unit tests of the C library are among those of the tree.
 CLIENTS = (
     Client("c", ["make", "cc"],
-           [["make", "-s", "build/client-driver"]], "build/client-driver"),
+           [["make", "-s", "build/client-driver"]],
+           os.environ.get("CLIENT_DRIVER", "build/client-driver")),
     Client("go", ["go", "cc"],
            [["go", "-C", "proto/clients/go", "build", "-o",
              "../../../build/go-driver", "./driver"]],
