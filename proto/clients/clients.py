@@ -67,12 +67,10 @@ def run(command, total):
         else:
             print(line, end="", flush=True)
     good = process.wait() == 0
-    if count is None:
+    if count is None or (not good and not count[1]):
         count = [int(good), int(not good), 0]
-    elif not good and not count[1]:
-        count[1] = 1
-    if not good:
-        print(f"{'failed':7} {0:6.2f} s  {' '.join(command)}", flush=True)
+        if not good:
+            print(f"{'failed':7} {0:6.2f} s  {' '.join(command)}", flush=True)
     total[:] = [a + b for a, b in zip(total, count)]
     return count
 
