@@ -52,6 +52,7 @@ class Connection:
         self.fault = None      # what the client did wrong
         self.bytes, self.joined = False, None
         self._input = b""
+        self._behind = []  # requests that wait for the reply to AUTH
         sock.settimeout(SEND_SECONDS)
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -67,11 +68,17 @@ class Connection:
         """Sends a line; keeps the table of holds and of requests."""
         self._log(f"S#{self.number} {line}")
         tag, word, *rest = line.split(" ")
+        request = None
         if word in ("OK", "ERR") and tag in self.outstanding:
-            self._answered(self.outstanding.pop(tag), word == "OK", rest)
-        elif word == "LOST":
+            request = self.outstanding.pop(tag)
+            self._answered(request, word == "OK", rest)
+        if word == "LOST":
             self.holds.pop(_key(rest, "fence"), None)
         self.send(line.encode() + b"\n")
+        if request and request.verb == "AUTH":
+            behind, self._behind = self._behind, []
+            for each in behind:
+                self._answer(each)
 
     def _answered(self, request, good, words):
         fence = _key(words, "fence") or request.keys.get("fence")
@@ -138,7 +145,11 @@ class Connection:
             self.say(f"{request.tag} ERR TOOLONG retry=0 :the line")
         elif request.verb in self.settings.verbs or self.settings.final:
             self.answered.append(request)
-            self._answer(request)
+            if any(each.verb == "AUTH" and each is not request
+                   for each in self.outstanding.values()):
+                self._behind.append(request)
+            else:
+                self._answer(request)
         else:
             self.requests.append(request)
 
