@@ -113,10 +113,11 @@ class Engine:
         end = time.monotonic() + OWN_S
         left = OWN_S
         while not call.done and left > 0 and sock is not None:
-            net.wait_readable(sock, left)
+            readable = net.wait_readable(sock, left)
             with self.mutex:
-                if sock is self._sock:
-                    self._receive()
+                if not readable or sock is not self._sock:
+                    break
+                self._receive()
                 self._settle()
             left = end - time.monotonic()
         with self.mutex:

@@ -125,14 +125,17 @@ def tune(sock: socket.socket) -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
 
-def wait_readable(sock: socket.socket, timeout: float) -> None:
-    """Returns when the socket is readable, or after `timeout` seconds."""
-    if hasattr(select, "poll"):
+def wait_readable(sock: socket.socket, timeout: float) -> bool:
+    """Whether the socket is readable within `timeout` seconds. False too, if
+    another thread has closed it."""
+    try:
+        if not hasattr(select, "poll"):
+            return bool(select.select([sock], [], [], timeout)[0])
         poll = select.poll()
         poll.register(sock, select.POLLIN)
-        poll.poll(timeout * 1000)
-    else:
-        select.select([sock], [], [], timeout)
+        return bool(poll.poll(timeout * 1000))
+    except (OSError, ValueError):
+        return False
 
 
 class Tls:

@@ -37,18 +37,24 @@ class Session(Watches):
         if line.keys.get("proto") != "1":
             raise ProtocolError("the broker speaks another protocol: "
                                 f"proto={line.keys.get('proto')}")
-        now = self.clock()
         options = self.options
         self.link = Link.HELLO
-        self._by = now + GREETING_S
         if options.user is not None:
+            # Other replies may overtake the one to AUTH, so it comes alone.
+            now = self.clock()
             self._by = now + AUTH_S
             self._send(Call("AUTH", (options.user, options.secret or ""),
                             own=True, repeats=False), now)
         elif "auth" in line.keys:
             self._refuse(errors.Denied("the broker requires a user",
                                        code="AUTH"))
-            return
+        else:
+            self._say_hello()
+
+    def _say_hello(self) -> None:
+        now = self.clock()
+        options = self.options
+        self._by = now + GREETING_S
         words = []
         if options.name is not None:
             words.append("name=" + encode(options.name))
@@ -66,6 +72,8 @@ class Session(Watches):
                  error: Optional[HoldfastError]) -> None:
         if error is not None:
             self._refuse(error)
+        else:
+            self._say_hello()
 
     def _refuse(self, error: HoldfastError) -> None:
         """This broker does not serve us; another one may know the session."""
