@@ -78,6 +78,9 @@ class LockArgs(TypedDict, total=False):
     on_wanted: Hook
 
 
+_LOCK_ARGS = LockArgs.__annotations__.keys()
+
+
 @dataclass(frozen=True)
 class Config:
     """The arguments of connect(), checked."""
@@ -156,9 +159,9 @@ class Terms(NamedTuple):
 
 def terms(names: Sequence[Text], args: LockArgs, **keys: Any) -> Terms:
     """Checks what the broker would refuse without a word that helps."""
-    unknown = set(args) - set(LockArgs.__annotations__)
-    if unknown:
-        raise TypeError(f"lock() has no argument {', '.join(unknown)}")
+    if not args.keys() <= _LOCK_ARGS:
+        unknown = ", ".join(args.keys() - _LOCK_ARGS)
+        raise TypeError(f"a lock has no argument {unknown}")
     if not 1 <= len(names) <= NAMES_MAX or not all(names):
         raise errors.UsageError(f"1 to {NAMES_MAX} names, not {names!r}")
     for key in ("wait", "lease", "delay"):

@@ -48,6 +48,7 @@ class Engine:
         self.mutex = threading.Lock()
         self._places = net.Places(self.config.addresses)
         self._thread: Optional[threading.Thread] = None
+        self._ident = 0  # the thread's
         self._sock: Optional[socket.socket] = None
         self._tls: Optional[net.Tls] = None
         self._unsent = b""
@@ -69,7 +70,7 @@ class Engine:
             cancel: Optional[Canceller] = None) -> List[Call]:
         """Makes calls under the mutex, and waits for their answers. Without
         them after `limit` seconds: GONE. The first error is raised."""
-        if threading.current_thread() is self._thread:
+        if threading.get_ident() == self._ident:
             raise errors.UsageError("a hook must not wait for the broker")
         end = None if limit is None else time.monotonic() + limit
         with self.mutex:
@@ -202,7 +203,7 @@ class Engine:
                     name="holdfast")
                 self._thread.start()
         elif (self._events or self._unsent or core.due() < self._until) and \
-                threading.current_thread() is not self._thread:
+                threading.get_ident() != self._ident:
             self._ring()
 
     def _ring(self) -> None:
@@ -268,6 +269,7 @@ class Engine:
     # --- the thread
 
     def _run(self, core: Core) -> None:
+        self._ident = threading.get_ident()
         with selectors.DefaultSelector() as selector:
             selector.register(self._ear, selectors.EVENT_READ)
             watched: Optional[socket.socket] = None

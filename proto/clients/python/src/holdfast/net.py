@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import select
 import socket
 import ssl
 import time
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import errors
 
@@ -16,12 +17,11 @@ CONNECT_S = 3.0  # for one address: the connection, and its TLS handshake
 READ_BYTES = 65536
 STREAM = socket.SOCK_STREAM
 
-if hasattr(time, "CLOCK_BOOTTIME"):  # goes on while the machine sleeps
-    def clock() -> float:
-        """Seconds of a clock that nobody sets."""
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
-else:
-    clock = time.monotonic
+#: Seconds of a clock that nobody sets, and that goes on while the machine
+#: sleeps, where there is such a one.
+clock: Callable[[], float] = time.monotonic
+if hasattr(time, "CLOCK_BOOTTIME"):
+    clock = functools.partial(time.clock_gettime, time.CLOCK_BOOTTIME)
 
 
 #: The result of getaddrinfo().

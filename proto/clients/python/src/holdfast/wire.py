@@ -10,11 +10,11 @@ from .errors import ProtocolError
 
 #: A longer line of a broker is an error. The longest one is ERR DEADLOCK.
 LINE_MAX = 64 * 1024
+DIGITS_MAX = 19
 
 # Every byte outside 0x21..0x7E, `%`, `=`, and a leading `:` are encoded.
 _ENCODED = re.compile(rb"[^!-$&-<>-~]|^:")
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
-_NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
 
 Text = Union[str, bytes]
 
@@ -60,7 +60,7 @@ class Line(NamedTuple):
     def number(self, key: str) -> int:
         """The value of a key that must be a number."""
         value = self.keys.get(key, "")
-        if not _NUMBER.fullmatch(value):
+        if not value.isdecimal() or len(value) > DIGITS_MAX:
             raise ProtocolError(f"{self.word} with {key}={value}")
         return int(value)
 
