@@ -52,7 +52,8 @@ class Rig:
         hello = self.sent()[-1]
         kept = f" keep_ms={round(self.options.keep * 1000)}" \
             if self.options.keep else ""
-        self.says(f"{hello.split()[0]} OK session=ab12 proto=1{kept}")
+        self.says(f"{hello.split()[0]} OK session=ab12 proto=1{kept} "
+                  "silence_ms=6000")
         return self.sent()
 
     def open(self):

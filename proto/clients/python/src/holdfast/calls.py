@@ -69,7 +69,7 @@ class Calls:
         # deadlines
         self._soonest = FOREVER  # no deadline is sooner
         self._proven = 0.0  # the last sending of an answered request
-        self._ttl = 3 * options.heartbeat or SILENCE_S  # as last told
+        self._ttl = SILENCE_S  # as last told, or silence_ms of HELLO
         self._ping: Optional[Call] = None
         self._ping_at = FOREVER
 
@@ -97,7 +97,7 @@ class Calls:
 
     def _blocked(self, call: Call, now: float) -> bool:
         """An unclaimed hold comes first: a LOCK would take it for its own
-        first one (A session that moves, 2)."""
+        first one (profile C, 4)."""
         if call.after > now:
             return True
         if call.verb == "CLAIM":

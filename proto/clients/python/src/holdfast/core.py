@@ -56,7 +56,7 @@ class Core(Session):
 
     def abandon(self, call: Call) -> None:
         """Its caller does not wait any more. A late grant is given back
-        (Duties of a client library, 10)."""
+        (profile B)."""
         if call.done or call.dropped:
             return
         call.dropped = True
@@ -190,7 +190,7 @@ class Core(Session):
         if self.link is Link.GREETING:
             raise ProtocolError("the peer is not a Holdfast broker")
         call = self._calls.get(line.tag)
-        if call is None:  # nothing of ours is outstanding by this tag (Tags)
+        if call is None:  # nothing of ours is outstanding by this tag (6.1)
             return
         if line.word == "OK" or line.word == "ERR":
             self._proven = max(self._proven, call.sent)

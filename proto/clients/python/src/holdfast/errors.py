@@ -2,7 +2,7 @@
 
 `code` is the code of the wire, such as BUSY, or one of the client's own:
 CLOSED, GONE, PROTOCOL, TLS and USAGE. `retry` says that the same call may
-succeed later (PROTOCOL.md, Errors).
+succeed later (PROTOCOL.md 2).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Deadlock(HoldfastError):
     @property
     def cycle(self) -> List[str]:
         """The names of the locks. An empty last one: there are more."""
-        # A comma or % within a name has an encoding of its own (Deadlocks).
+        # A comma or % within a name has an encoding of its own (6.6).
         names = self.keys.get("cycle", "").split(",")
         return [name.replace("%2C", ",").replace("%25", "%")
                 for name in names]
@@ -153,6 +153,6 @@ _CLASSES: Dict[str, Type[HoldfastError]] = {
 
 
 def of_code(code: str, keys: Mapping[str, str], text: str) -> HoldfastError:
-    """The error of an ERR. An unknown code counts by its retry= (Errors)."""
+    """The error of an ERR. An unknown code counts by its retry= (2)."""
     return _CLASSES.get(code, HoldfastError)(
         text, code=code, retry=keys.get("retry") == "1", keys=keys)

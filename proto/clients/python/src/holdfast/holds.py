@@ -2,7 +2,7 @@
 
 A deadline counts from the sending of the request that was answered. Nothing
 but an answer moves it on. One timer sends PING at a third of what was told,
-and notices the deadlines that pass (PROTOCOL.md, Deadlines).
+and notices the deadlines that pass (PROTOCOL.md 6.5).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Holds(Calls):
              note: Optional[str] = None, wanted: bool = False,
              detached: bool = False, tree: bool = False) -> Call:
         """LOCK. Without `owner` it has an owner of its own: two tasks of one
-        session exclude each other (Duties of a client library, 1)."""
+        session exclude each other (profile B)."""
         if owner is None:
             self._owners += 1
             owner = str(self._owners)
@@ -46,7 +46,7 @@ class Holds(Calls):
             if flag:
                 words.append(f"{key}=1")
         # The OK of a detached LOCK may be lost: sent again, it would wait for
-        # its own first hold (A detached hold).
+        # its own first hold (3.4).
         call = Call("LOCK", tuple(names), words=" ".join(words), wait=wait,
                     owner=owner, repeats=not detached)
         call.wanted, call.detached = wanted, detached
@@ -64,7 +64,7 @@ class Holds(Calls):
         return self._submit(call)
 
     def renew(self, hold: Hold, lease: float) -> Call:
-        """RENEW. From now on PING tells nothing of the hold (Deadlines)."""
+        """RENEW. From now on PING tells nothing of the hold (6.5)."""
         call = self._about("RENEW", hold)
         call.words += " lease=" + duration(lease)
         hold.leased = True
@@ -105,7 +105,7 @@ class Holds(Calls):
             raise ProtocolError("the OK of a LOCK without its fences")
         ttl = line.seconds("ttl_ms")
         # The OK of a wait: counted from the last request that was answered
-        # before it, if that was sent later (Deadlines).
+        # before it, if that was sent later (6.5).
         base = max(call.sent, self._proven)
         call.holds = [self._enter(call, name, int(fence), line)
                       for name, fence in zip(call.names, fences)]
@@ -150,16 +150,18 @@ class Holds(Calls):
         if error is not None and error.code == "LIMIT":
             self._later(call)  # nothing was done
             return
+        if error is not None and error.code == "INDOUBT" and hold.released:
+            error = None  # the broker goes on with the release (profile B)
         if error is not None and hold.lost and isinstance(
                 error, (errors.NotHeld, errors.LockLost)):
             error = errors.LockLost(why=hold.lost)
         self._finish(call, error)
-        if error is None and line.number("count") == 0:
+        count = line.number("count") if line.word == "OK" else 0
+        if line.word == "OK" and count == 0:
             hold.released = True  # all its permits, maybe
         if not (hold.released or hold.lost):
             return
-        if error is None and line.number("count") > 0 and \
-                not self._beside(hold):
+        if count > 0 and not self._beside(hold):
             # A LOCK that was sent again was counted twice.
             self._give_back(hold)
         else:
@@ -282,7 +284,7 @@ class Holds(Calls):
 
     def _expire(self, now: float) -> None:
         """Deadlines that have passed. The broker may still renew such a hold:
-        it is given back (Deadlines)."""
+        it is given back (profile B)."""
         self._soonest = FOREVER
         for hold in list(self.holds.values()):
             if hold.lost is not None or hold.released or \

@@ -50,7 +50,7 @@ class Hold:
         self.entries = 0
         self.upgrade = False
         self.wanted = False
-        #: A hold with lease= has a deadline of its own (Deadlines).
+        #: A hold with lease= has a deadline of its own (6.5).
         self.leased = False
         #: Its lease is longer than its ttl_ms: only HELD moves the deadline.
         self.outlasts = False
@@ -107,7 +107,7 @@ class Call:
         self.user: Any = None  # the driver's: who takes its holds
 
     def line(self, now: float) -> bytes:
-        """The request, with what is left of its wait (PROTOCOL, profile C)."""
+        """The request, with what is left of its wait (profile C)."""
         words = [self.tag, self.verb]
         words += map(encode, self.names)
         if self.words:

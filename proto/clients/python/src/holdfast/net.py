@@ -8,7 +8,8 @@ import select
 import socket
 import ssl
 import time
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import (Any, Callable, List, NamedTuple, Optional, Sequence,
+                    Tuple, Union)
 
 from . import errors
 

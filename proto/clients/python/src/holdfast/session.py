@@ -2,8 +2,8 @@
 
 Of a connection that has ended, nothing counts beyond `keep` after the sending
 of the last request that it has answered. On the next one each hold is claimed
-first; then unanswered requests are sent again (A session that moves). The end
-of a session without `keep` is the end of its holds and calls.
+first; then unanswered requests are sent again (PROTOCOL.md, profile C). The
+end of a session without `keep` is the end of its holds and calls.
 """
 
 from __future__ import annotations
@@ -92,6 +92,9 @@ class Session(Watches):
         moved = self._session is not None
         self._keep = line.seconds("keep_ms") if "keep_ms" in line.keys else 0.0
         self._session = line.keys.get("session") if self._keep else None
+        if "silence_ms" in line.keys:
+            self._ttl = line.seconds("silence_ms")
+        self._ping_at = FOREVER  # it was set by what came before this
         self.link = Link.OPEN
         self._by = self._move_at = self._away_at = FOREVER
         self._opened = now
