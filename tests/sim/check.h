@@ -127,6 +127,10 @@ bool check_was_replaced(const struct check *check, uint64_t since_us);
 void check_delays(struct check *check, uint32_t lock, uint64_t fence,
     uint64_t stood_us, uint32_t delay_ms, const char *who);
 
+/* An UNLOCK of an exclusive hold, sent then with delay=, is answered OK. */
+void check_rests(struct check *check, uint32_t lock, uint64_t fence,
+    uint64_t sent_us, uint32_t delay_ms, const char *who);
+
 /* Whether some ticket of another `limit` has stood since then: a CONFLICT. */
 bool check_conflicts(const struct check *check, uint32_t lock, uint32_t limit,
     uint64_t since_us);

@@ -382,3 +382,18 @@ delay_judge(
             "lock-delay of %s is not over for %" PRIu64 " us",
             lock, fence, subject->delayed_by, subject->delay_us - now_us);
 }
+
+void
+check_rests(struct check *check, uint32_t lock, uint64_t fence,
+    uint64_t sent_us, uint32_t delay_ms, const char *who)
+{
+    const struct subject *subject = subject_of(check, lock);
+    const struct version *version = &subject->version;
+    uint64_t last = subject->told_highest;
+
+    check_delays(check, lock, fence, sent_us, delay_ms, who);
+    for (uint32_t i = 0; i < version->live; i++)
+        if (version->stands[i].granted && version->stands[i].fence > last)
+            last = version->stands[i].fence;
+    delay_judge(check, lock, last, sent_us);
+}

@@ -273,6 +273,11 @@ unlock_ok(
     task->count = (uint32_t)a->count;
     if (task->count == 0)
         belief_end(task);
+    /* Beside other holders one may have come since it was granted. */
+    if (request->wish.delay_ms > 0 && task->wish.limit == 0 &&
+        !task->wish.upgradable && !task->shares)
+        check_rests(world_of(task)->check, task->lock, task->fence,
+            request->true_sent_us, request->wish.delay_ms, task->who);
 }
 
 /* An UNLOCK or RENEW that was refused, and what it says of the hold. */

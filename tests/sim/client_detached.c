@@ -108,6 +108,7 @@ detached_granted(
     *baton = (struct baton){
         .fence = a->fence,
         .lock = task->lock,
+        .alone = request->wish.limit == 0 && !request->wish.shared,
         .true_began = client->world->now_us,
         .true_until = until_us,
         .true_cap = WORLD_NEVER,
@@ -167,6 +168,7 @@ baton_give_back(struct client *client, struct baton *baton)
     request->given_us = baton->given_us;
     if (baton->belief != 0 && baton->renewals == 0)
         request->true_until = baton->true_until;
+    request->wish.delay_ms = rest_send(client);
     wire_end(client);
     baton->unlocks++;
     baton->true_asking = client->world->now_us + client_patience_us(client);
@@ -338,8 +340,15 @@ detached_ok(struct client *client, const struct request *request,
         detached_odd(client, request, a, "the count is wrong");
     check_given_back(
         world->check, request->lock, request->fence, client->machine->name);
-    if (baton != NULL)
-        baton->given_us = world->now_us;
+    if (baton == NULL)
+        return;
+    baton->given_us = world->now_us;
+    /* After its end, one node of a quorum alone may still have had it. */
+    if (request->wish.delay_ms > 0 && baton->alone && baton->unlocks == 1 &&
+        request->true_until > request->true_sent_us)
+        check_rests(world->check, request->lock, request->fence,
+            request->true_sent_us, request->wish.delay_ms,
+            client->machine->name);
 }
 
 void

@@ -74,7 +74,7 @@ struct request {
     struct task *task; /* ref; NULL: no task's */
     uint64_t sent_us;
     uint64_t true_sent_us;
-    struct wish wish;    /* LOCK */
+    struct wish wish;    /* LOCK; UNLOCK: delay_ms */
     uint32_t mates;      /* LOCK of several names: a bit for each task of it */
     uint32_t lease_ms;   /* RENEW */
     uint64_t fence;      /* UNLOCK, RENEW, CLAIM; 0: any */
@@ -372,6 +372,9 @@ void task_leave(struct task *task);
 void task_think(struct task *task);
 void task_send_cancel(struct task *task);
 bool task_send_unlock(struct task *task);
+
+/* Adds delay= to an UNLOCK, in some of them. Its ms; 0: it has none. */
+uint32_t rest_send(struct client *client);
 
 /* --- client_answer.c ------------------------------------------------------ */
 

@@ -254,6 +254,28 @@ task_is_one_of_two(const struct task *task)
     return task->upgrade || (task->child != NULL && task->child->upgrade);
 }
 
+/* Whether the next UNLOCK is surely the last, and no drill waits for it. */
+static bool
+task_may_rest(const struct task *task)
+{
+    return task->count == 1 && task->locks == 0 && task->unlocks == 0 &&
+           task->purpose == TASK_WORKS && !task_is_one_of_two(task);
+}
+
+uint32_t
+rest_send(struct client *client)
+{
+    struct world *world = client->world;
+    uint32_t delay_ms;
+
+    if (world->plan.rests == 0 || client->fleet->winding ||
+        world_below(world, 100) >= world->plan.rests)
+        return 0;
+    delay_ms = 1 + (uint32_t)world_below(world, 2000);
+    wire_pair(client, "delay", delay_ms);
+    return delay_ms;
+}
+
 /* With the last one the belief ends, whatever the answer will be. */
 bool
 task_send_unlock(struct task *task)
@@ -268,6 +290,8 @@ task_send_unlock(struct task *task)
     if (task->count > 0 && task->locks == 0 &&
         (task_is_one_of_two(task) || world_odds(client->world, 2)))
         send_fence(request, client, task->fence);
+    if (task_may_rest(task))
+        request->wish.delay_ms = rest_send(client);
     wire_end(client);
     task->unlocks++;
     if (task->unlocks >= task->count)

@@ -121,6 +121,7 @@ struct drill {
 struct baton {
     uint64_t fence; /* 0: this place is free */
     uint32_t lock;
+    bool alone;           /* it is exclusive */
     uint32_t belief;      /* the judge's; 0: nobody relies on it any more */
     uint32_t renewals;    /* with an end that may come true */
     uint32_t turn;        /* of the latest of them */

@@ -21,6 +21,7 @@ from pathlib import Path
 import planted
 import planted_audit
 import planted_change
+import planted_delay
 import planted_detached
 import planted_fence
 import planted_kinds
@@ -39,7 +40,7 @@ FOLDERS = ("daemon", "proto", "lua", "conf", "tests/sim")
 GROUPS = (planted, planted_kinds, planted_settled, planted_strict,
           planted_quorum, planted_audit, planted_fence, planted_turns,
           planted_named, planted_change, planted_detached,
-          planted_upgrades, planted_tree)
+          planted_upgrades, planted_tree, planted_delay)
 
 # name: (place, what is there, the mistake, what it is, more changes). A place
 # is the name of a function, or a file for what is in none.

@@ -674,7 +674,7 @@ plan_print(const struct plan *plan)
         "us skew=%.1fms fault=%.1fms\n%%: semaphores=%u shares=%u "
         "several=%u nests=%u keeps=%u watches=%u delays=%u conflicts=%u "
         "detaches=%u parts=%u awaits=%u wants=%u members=%u resizes=%u "
-        "upgrades=%u trees=%u\n"
+        "upgrades=%u trees=%u rests=%u\n"
         "leases: peers=%u short_ms=%u rolls=%u\n"
         "faults:",
         plan->seed, (double)plan->run_us / 1e6, plan->brokers, plan->clients,
@@ -684,8 +684,8 @@ plan_print(const struct plan *plan)
         (double)plan->fault_us / 1e3, plan->semaphores, plan->shares,
         plan->several, plan->nests, plan->keeps, plan->watches, plan->delays,
         plan->conflicts, plan->detaches, plan->parts, plan->awaits, plan->wants,
-        plan->members, plan->resizes, plan->upgrades, plan->trees, plan->peers,
-        plan->short_ms, plan->rolls);
+        plan->members, plan->resizes, plan->upgrades, plan->trees, plan->rests,
+        plan->peers, plan->short_ms, plan->rolls);
     for (int i = 0; i < FAULT_COUNT; i++)
         if (plan->fault_weight[i] > 0)
             printf(" %s=%u", fault_names[i], plan->fault_weight[i]);
@@ -733,6 +733,7 @@ plan_print(const struct plan *plan)
     X(resizes)    \
     X(upgrades)   \
     X(trees)      \
+    X(rests)      \
     X(run_us)
 
 static bool

@@ -137,6 +137,7 @@ struct plan {
     uint32_t resizes;    /* further steps of clients that RESIZE a semaphore */
     uint32_t upgrades;   /* shared LOCKs that are upgradable; and of upgrades */
     uint32_t trees;      /* LOCKs with tree=1: by hand, and in no quorum */
+    uint32_t rests;      /* UNLOCKs with delay=: by hand */
 };
 
 #define PLAN_LOCKS_MAX 64

@@ -85,6 +85,7 @@ static const size_t deeds[] = {
     offsetof(struct plan, awaits),
     offsetof(struct plan, wants),
     offsetof(struct plan, trees),
+    offsetof(struct plan, rests),
     offsetof(struct plan, audit_ms),
     offsetof(struct plan, break_ms),
 };

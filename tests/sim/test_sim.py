@@ -11,6 +11,7 @@ import tempfile
 import unittest
 
 import mutants
+import planted_delay
 import planted_tree
 import summary
 
@@ -56,6 +57,11 @@ class SeedTest(unittest.TestCase):
     def test_trees(self):
         status, text = run("--seed", "1", "--count", "8", "--seconds", "30",
                            "--no-shrink", *planted_tree.SETTINGS)
+        self.assertEqual(status, 0, text[-2000:])
+
+    def test_unlocks_with_delay(self):
+        status, text = run("--seed", "1", "--count", "8", "--seconds", "30",
+                           "--no-shrink", *planted_delay.SETTINGS)
         self.assertEqual(status, 0, text[-2000:])
 
     def test_bad_options(self):
