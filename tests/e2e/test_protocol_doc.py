@@ -327,7 +327,7 @@ class PythonClientTest(Closing, unittest.TestCase):
     def lost(self, answer, broken=b""):
         """Why a lock is lost after that answer to its second HELD."""
         lock = self.lock(b"1 OK fence=7 ttl_ms=9 count=1\n",
-                         b"2 ITEM ttl_ms=300\n2 OK n=1\n" + broken, answer)
+                         b"2 ITEM ttl_ms=1500\n2 OK n=1\n" + broken, answer)
         self.wait_until(lambda: not lock.held() and hasattr(lock, "why"))
         return str(lock.why)
 

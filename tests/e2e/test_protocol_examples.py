@@ -200,7 +200,7 @@ time.sleep(60)
     def test_a_lease(self):
         """HELD counts it, PING does not."""
         first, _ = self.pair({})
-        program = self.start(first, "c", lease="1s")
+        program = self.start(first, "c", lease="2s")
         first.process.pause()
         self.addCleanup(first.process.resume)
         program.wait_log("lost", 5)
