@@ -353,6 +353,12 @@ enum holdfast_status holdfast_submit_cancel(
 enum holdfast_status holdfast_submit_unlock(struct holdfast *h,
     const char *name, const char *owner, uint64_t fence, uint64_t *request);
 
+/* holdfast_submit_unlock(), and nobody is granted the lock for `delay_ms`, at
+ * most 24 hours, after the release. */
+enum holdfast_status holdfast_submit_unlock_delayed(struct holdfast *h,
+    const char *name, const char *owner, uint64_t fence, uint64_t delay_ms,
+    uint64_t *request);
+
 /*
  * Gives `permits` of a semaphore's hold back, and keeps the hold with the rest;
  * all of them release it. OK has count= and permits=, what is left. If the
@@ -454,6 +460,10 @@ enum holdfast_status holdfast_lock_all(struct holdfast *h,
 /* Releases the hold; waits at most ten seconds for the answer. */
 enum holdfast_status holdfast_unlock(
     struct holdfast *h, const struct holdfast_hold *hold);
+
+/* Releases the hold, and keeps the lock from everybody for `delay_ms`. */
+enum holdfast_status holdfast_unlock_delayed(
+    struct holdfast *h, const struct holdfast_hold *hold, uint64_t delay_ms);
 
 /* Releases each of HOLDFAST_NAMES_MAX holds at most, by an UNLOCK of its own.
  * Returns the first trouble, in the order of the holds; the others are released

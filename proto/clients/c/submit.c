@@ -314,12 +314,14 @@ name_submit(struct holdfast *h, const struct holdfast_line *line,
 }
 
 enum holdfast_status
-holdfast_submit_unlock(struct holdfast *h, const char *name, const char *owner,
-    uint64_t fence, uint64_t *request)
+holdfast_submit_unlock_delayed(struct holdfast *h, const char *name,
+    const char *owner, uint64_t fence, uint64_t delay_ms, uint64_t *request)
 {
     struct holdfast_line line;
 
     line_begin(&line, "UNLOCK", name);
+    if (delay_ms > 0)
+        line_add(&line, " delay=%" PRIu64, delay_ms);
     line_add_hold(&line, fence, owner);
     enum holdfast_status status =
         hold_submit(h, &line, PENDING_UNLOCK, name, owner, fence, request);
@@ -330,6 +332,13 @@ holdfast_submit_unlock(struct holdfast *h, const char *name, const char *owner,
     if (kept != NULL)
         kept->releases++;
     return HOLDFAST_SUCCESS;
+}
+
+enum holdfast_status
+holdfast_submit_unlock(struct holdfast *h, const char *name, const char *owner,
+    uint64_t fence, uint64_t *request)
+{
+    return holdfast_submit_unlock_delayed(h, name, owner, fence, 0, request);
 }
 
 enum holdfast_status

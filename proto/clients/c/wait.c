@@ -211,6 +211,20 @@ holdfast_unlock(struct holdfast *h, const struct holdfast_hold *hold)
 }
 
 enum holdfast_status
+holdfast_unlock_delayed(
+    struct holdfast *h, const struct holdfast_hold *hold, uint64_t delay_ms)
+{
+    struct holdfast_event event;
+    uint64_t request;
+
+    enum holdfast_status status = holdfast_submit_unlock_delayed(
+        h, hold->name, hold_owner(hold), hold->fence, delay_ms, &request);
+    if (status != HOLDFAST_SUCCESS)
+        return status;
+    return holdfast_wait(h, request, ANSWER_MS, &event);
+}
+
+enum holdfast_status
 holdfast_unlock_part(
     struct holdfast *h, const struct holdfast_hold *hold, uint64_t permits)
 {

@@ -168,21 +168,28 @@ operation_begin(struct driver_item *item, const char *done,
 static enum holdfast_status
 ask_unlock(struct driver_item *item, size_t i, void *how)
 {
-    char rest[64];
+    const char *delay = how;
+    char rest[96];
 
-    (void)how;
     if (!item->detached)
-        return holdfast_submit_unlock(driver_h, item->names[i], item->owner,
-            item->fences[i], &item->asked[i]);
-    (void)snprintf(rest, sizeof(rest), " fence=%" PRIu64, item->fences[i]);
+        return holdfast_submit_unlock_delayed(driver_h, item->names[i],
+            item->owner, item->fences[i], driver_duration(delay, 0),
+            &item->asked[i]);
+    int len = snprintf(rest, sizeof(rest), " fence=%" PRIu64, item->fences[i]);
+    if (driver_duration(delay, 0) > 0)
+        (void)snprintf(rest + len, sizeof(rest) - (size_t)len,
+            " delay=%" PRIu64, driver_duration(delay, 0));
     return detached_submit(item, "UNLOCK", rest, &item->asked[i]);
 }
 
 void
-driver_release(struct driver_item *item, const char *done)
+driver_release(struct driver_item *item, const char *done, const char *delay)
 {
+    char how[32];
+
     item->held = false;
-    operation_begin(item, done, ask_unlock, NULL);
+    (void)snprintf(how, sizeof(how), "%s", delay != NULL ? delay : "0");
+    operation_begin(item, done, ask_unlock, how);
 }
 
 static enum holdfast_status
@@ -317,8 +324,8 @@ act_known(struct driver_item *item, char **words)
         printf("%s err CLOSED\n", item->id);
     else if (strcmp(verb, "unlock") == 0 && item->lost[0] != '\0')
         printf("%s err LOST\n", item->id);
-    else if (strcmp(verb, "unlock") == 0 && words[2] == NULL)
-        driver_release(item, "released");
+    else if (strcmp(verb, "unlock") == 0)
+        driver_release(item, "released", driver_key(words, "delay"));
     else if (strcmp(verb, "cancel") == 0)
         act_cancel(item);
     else if (strcmp(verb, "renew") == 0 && words[2] != NULL)

@@ -63,9 +63,10 @@ uint64_t driver_duration(const char *text, uint64_t otherwise);
 /* act.c: carries out a command of `count` words. False: there is none such. */
 bool driver_act(char **words, size_t count);
 
-/* Begins to give all names back, which tells `done` at the end; NULL: nothing
- * is told. */
-void driver_release(struct driver_item *item, const char *done);
+/* Begins to give all names back, with a delay= or NULL, which tells `done` at
+ * the end; NULL: nothing is told. */
+void driver_release(
+    struct driver_item *item, const char *done, const char *delay);
 
 /* tell.c: the results of an event, and of the end of the session. */
 void driver_tell(const struct holdfast_event *event);

@@ -68,7 +68,7 @@ granted_tell(struct driver_item *item, const struct holdfast_event *event)
         item->deadline_ms = item->asked_ms + event->ttl_ms;
     item->held = true;
     if (item->cancelled) {
-        driver_release(item, NULL);
+        driver_release(item, NULL, NULL);
         printf("%s err CANCELLED\n", item->id);
         return;
     }
