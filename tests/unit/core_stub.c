@@ -54,6 +54,13 @@ stub_record(struct stub *stub, char name)
     return &stub->records[name - 'a'];
 }
 
+/* A part such as a/b has the record of its last letter. */
+static struct stub_record *
+record_of(struct stub *stub, const struct op *op)
+{
+    return stub_record(stub, op->name.at[op->name.len - 1]);
+}
+
 void
 stub_say(struct stub *stub, struct at at, const char *line)
 {
@@ -78,7 +85,7 @@ static void
 add_ticket(
     struct stub *stub, const struct rig *rig, const struct op *op, bool granted)
 {
-    struct stub_record *record = stub_record(stub, op->name.at[0]);
+    struct stub_record *record = record_of(stub, op);
     struct op_ticket *ticket = &record->tickets[record->count++];
 
     rig_must(record->count < STUB_TICKETS);
@@ -129,8 +136,13 @@ stub_answer(struct stub *stub, struct at at, bool granted)
 void
 stub_hold(struct stub *stub, struct at at, const char *line)
 {
+    const struct rig *rig = stub_rig(stub, at);
+
     stub_say(stub, at, line);
-    stub_answer(stub, at, true);
+    do /* first the intentions of a part */
+        stub_answer(stub, at, true);
+    while (
+        rig->op_count > 0 && rig->ops[rig->op_count - 1]->kind == OP_ACQUIRE);
     rig_must(strstr(stub_heard(stub, at), " OK fence=") != NULL);
 }
 
@@ -191,7 +203,7 @@ stub_finish(struct stub *stub, unsigned core, struct op *op)
         carry(stub, rig, op);
         return;
     }
-    struct stub_record *record = stub_record(stub, op->name.at[0]);
+    struct stub_record *record = record_of(stub, op);
     struct op_ticket *ticket = find_ticket(record, op);
     if (op->kind == OP_INSPECT) {
         show(rig, op, record);

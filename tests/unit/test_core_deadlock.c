@@ -152,6 +152,23 @@ static const struct script scripts[] = {
             {'y', 'h', "1 LOCK b"}, {'x', 'w', "3 LOCK b"},
             {'y', 'w', "2 LOCK a"}},
         ANY},
+    /* y waits behind z, who goes with y, and not with the part of x. */
+    {"a shared part behind who shares the whole", {0, 1},
+        {{'x', 'h', "1 LOCK a/b tree=1"}, {'y', 'h', "1 LOCK c"},
+            {'x', 'w', "2 LOCK c"}, {'z', 'w', "1 LOCK a mode=shared"},
+            {'y', 'w', "2 LOCK a/d tree=1 mode=shared"}},
+        "2 ERR DEADLOCK retry=1 cycle=~ name=a"},
+    {"a shared part behind a part", {0, 1},
+        {{'x', 'h', "1 LOCK a mode=shared"}, {'y', 'h', "1 LOCK c"},
+            {'x', 'w', "2 LOCK c"}, {'z', 'w', "1 LOCK a/b tree=1"},
+            {'y', 'w', "2 LOCK a/d tree=1 mode=shared"}},
+        "2 ERR DEADLOCK retry=1 cycle=~ name=a"},
+    /* z waits for y, too, and for x, who does not wait. */
+    {"a shared part behind who waits twice", {0, 1},
+        {{'x', 'h', "1 LOCK a/b tree=1"}, {'y', 'h', "1 LOCK c"},
+            {'z', 'w', "1 LOCK a mode=shared"}, {'z', 'w', "2 LOCK c"},
+            {'y', 'w', "2 LOCK a/d tree=1 mode=shared"}},
+        NULL},
     /* Each stands before the other for what the other one wants. When both are
      * granted their first lock, none gets the second. */
     {"before they hold", {0, 1},

@@ -259,77 +259,6 @@ is_owner(const struct op_ticket *ticket, const struct probe_node *node)
            memcmp(ticket->owner_hash, &node->owner, 8) == 0;
 }
 
-/* A waiter whose broker has not renewed it for its whole lease. A broker that
- * doubts the clock still sees it, and others do not. Both views together would
- * give cycles through waits of ended requests. */
-static bool
-is_over(const struct op_ticket *ticket)
-{
-    return !ticket->granted && ticket->ttl_ms == 0;
-}
-
-/* A record, for the probes that wait for it. */
-struct reading {
-    const struct op_result *result;
-    bool left[INSPECTION_TICKETS];
-};
-
-/*
- * The waits that an ended request has left: their owners wait further behind.
- * Nobody asks after them, and they end. One walk from the end of the queue, for
- * there may be hundreds, with the owners that were met in a table of hashes.
- */
-static void
-find_left(const struct core *core, struct reading *reading)
-{
-    const struct op_result *result = reading->result;
-    uint64_t met[2 * INSPECTION_TICKETS] = {0};
-
-    require(result->ticket_count <= INSPECTION_TICKETS);
-    for (uint32_t i = result->ticket_count; i > 0; i--) {
-        const struct op_ticket *ticket = &result->tickets[i - 1];
-        uint8_t owner[24];
-        reading->left[i - 1] = false;
-        if (ticket->granted || is_over(ticket))
-            continue;
-        memcpy(owner, ticket->session, 16);
-        memcpy(owner + 16, ticket->owner_hash, 8);
-        uint64_t hash = hash_bytes(&core->hash_key, owner, sizeof(owner)) | 1;
-        uint32_t at = (uint32_t)(hash >> 32) % (2 * INSPECTION_TICKETS);
-        while (met[at] != 0 && met[at] != hash)
-            at = (at + 1) % (2 * INSPECTION_TICKETS);
-        reading->left[i - 1] = met[at] == hash;
-        met[at] = hash;
-    }
-}
-
-/* Whether one of them is an upgrade of the other. */
-static bool
-is_same_owner(const struct op_ticket *a, const struct op_ticket *b)
-{
-    return (a->mode == MODE_UPGRADE) != (b->mode == MODE_UPGRADE) &&
-           memcmp(a->session, b->session, 16) == 0 &&
-           memcmp(a->owner_hash, b->owner_hash, 8) == 0;
-}
-
-/* Whether the one at `other`, before that at `own`, must go first. */
-static bool
-in_the_way(const struct reading *reading, uint32_t own, uint32_t other)
-{
-    const struct op_result *result = reading->result;
-    const struct op_ticket *before = &result->tickets[other];
-
-    require(other < own && own < result->ticket_count);
-    if (reading->left[other] || is_over(before) ||
-        is_same_owner(&result->tickets[own], before))
-        return false;
-    if (result->limit > 0)
-        return before->granted && result->holders == 1;
-    /* A reader behind an upgradable wait waits for another upgradable hold. */
-    return (!before->granted && before->mode == MODE_UPGRADABLE) ||
-           !modes_join(result->tickets[own].mode, before->mode);
-}
-
 /* The place of the wait among the tickets, the last of its owner; ticket_count:
  * it is not there, or is in nobody's way for long. Nobody waits for what it
  * holds: a hold of the same owner is one of an earlier request, which nobody
@@ -342,8 +271,8 @@ own_place(
 
     for (uint32_t i = 0; i < result->ticket_count; i++) {
         const struct op_ticket *ticket = &result->tickets[i];
-        if (!is_owner(ticket, own) || is_over(ticket) || ticket->detached ||
-            (ticket->mode == MODE_UPGRADE) != upgrade)
+        if (!is_owner(ticket, own) || ticket_is_over(ticket) ||
+            ticket->detached || (ticket->mode == MODE_UPGRADE) != upgrade)
             continue;
         if (ticket->granted)
             return result->ticket_count;
@@ -454,7 +383,7 @@ probe_verify(struct core *core, struct probe *probe,
     for (uint32_t i = 0; i < own; i++) {
         const struct op_ticket *ticket = &reading->result->tickets[i];
         if (is_owner(ticket, node) && ticket->fence == node->fence &&
-            in_the_way(reading, own, i))
+            reading_in_the_way(reading, own, i))
             stands = true;
     }
     if (!stands) {
@@ -490,7 +419,7 @@ probe_search(struct core *core, struct probe *probe,
     require(own < INSPECTION_TICKETS); /* the room of `places` */
     for (uint32_t i = own; i > 0; i--) {
         const struct op_ticket *other = &result->tickets[i - 1];
-        if (!in_the_way(reading, own, i - 1))
+        if (!reading_in_the_way(reading, own, i - 1))
             continue;
         if (is_owner(other, &probe->nodes[0]))
             probe_closes(core, probe, other, lock);
@@ -529,11 +458,11 @@ void
 deadlock_read(
     struct core *core, struct list *probes, const struct op_result *result)
 {
-    struct reading reading = {.result = result};
+    struct reading reading;
     uint32_t owners = 0;
     struct list *link;
 
-    find_left(core, &reading);
+    reading_begin(core, &reading, result);
     while (owners < STEP_OWNERS && effects_spare(core->effects) &&
            (link = list_pop_front(probes)) != NULL) {
         probe_read(core, container_of(link, struct probe, link), &reading);

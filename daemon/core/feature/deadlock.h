@@ -7,6 +7,7 @@
 #include "daemon/core/model/state.h"
 
 struct op_result;
+struct op_ticket;
 
 /* probe.c */
 
@@ -156,6 +157,31 @@ void search_visits(
  * the owner as visited. */
 bool search_was_at(
     struct core *core, uint64_t search, const struct owner *owner);
+
+/* reading.c */
+
+/* A record, for the probes that wait for it. */
+struct reading {
+    const struct op_result *result;
+    bool left[INSPECTION_TICKETS];
+    /* The place of the next wait that the ticket keeps waiting, of those that
+     * go with a shared intention. INSPECTION_TICKETS: there is none. */
+    uint32_t bars[INSPECTION_TICKETS];
+};
+
+/* Reads `result`, which has to live as long as the reading. */
+void reading_begin(const struct core *core, struct reading *reading,
+    const struct op_result *result);
+
+/* Whether the ticket at the place `other`, before the wait at `own`, must go
+ * first. */
+bool reading_in_the_way(
+    const struct reading *reading, uint32_t own, uint32_t other);
+
+/* A waiter whose broker has not renewed it for its whole lease. A broker that
+ * doubts the clock still sees it, and others do not. Both views together would
+ * give cycles through waits of ended requests. */
+bool ticket_is_over(const struct op_ticket *ticket);
 
 /* cycle.c */
 
