@@ -609,24 +609,85 @@ SESSION_TEST(kept)
     }
 }
 
-/* A part that was granted to a connection that had ended has no intention. */
-SESSION_TEST(claimed_unheard)
+/* The connection ends while its LOCK waits for `name`, which it has not got. */
+static uint64_t
+lose_part(struct rig *rig, unsigned session, const char *lock, const char *name)
+{
+    rig_say(rig, session, "HELLO keep=10s");
+    (void)rig_line(rig, session);
+    rig_say(rig, session, lock);
+    struct op *op = rig->ops[rig->op_count - 1];
+    for (uint64_t fence = 4; !text_equal(op->name, text_from(name)); fence++) {
+        rig_granted(rig, op, fence);
+        op = rig->ops[rig->op_count - 1];
+    }
+    uint64_t request = op->request;
+    rig_queued(rig, op);
+    rig_event(rig, session, CORE_DROP);
+    return request;
+}
+
+/* A part that is granted to a connection that has ended has no intention. It is
+ * given back: its LOCK has to wait for the names above first. */
+SESSION_TEST(granted_unheard)
 {
     unsigned t = rig_open(rig);
 
-    rig_say(rig, s, "HELLO keep=10s");
-    (void)rig_line(rig, s);
-    rig_say(rig, s, "1 LOCK shop/17 tree=1");
-    rig_grant_on(rig, "shop", 4);
-    struct op *op = rig_op_on(rig, OP_ACQUIRE, "shop/17");
-    uint64_t request = op->request;
-    rig_queued(rig, op);
-    rig_event(rig, s, CORE_DROP);
+    uint64_t request = lose_part(rig, s, "1 LOCK shop/17 tree=1", "shop/17");
     rig_hint(rig, request);
     rig_granted(rig, op_for(rig, OP_RENEW, "shop/17"), 5);
+    rig_released_on(rig, "shop/17");
     rig_resume(rig, s, t, 2, " keep=10s");
     (void)rig_line(rig, t);
-    rig_ask(rig, t, "1 CLAIM shop/17 fence=5", "1 ERR LOST retry=0");
+    rig_say(rig, t, "1 CLAIM shop/17 fence=5");
+    rig_status(rig, op_for(rig, OP_RENEW, "shop/17"), OP_GONE);
+    rig_expect(rig, t, "1 ERR LOST retry=0");
+}
+
+/* Likewise one that a LOCK of several names had. */
+SESSION_TEST(several_unheard)
+{
+    lose_part(rig, s, "1 LOCK shop/1 shop/2 tree=1", "shop/2");
+    rig_released_on(rig, "shop/1");
+}
+
+/* A LOCK that is put again keeps its place at a name, unless it has to wait for
+ * one above. */
+SESSION_TEST(put_again)
+{
+    static const char *const waits_for[] = {"a/b/c", "a/b"};
+    const char *name = waits_for[_i % 2];
+    bool early = _i / 2;
+    unsigned t = rig_open(rig);
+
+    uint64_t request = lose_part(rig, s, "1 LOCK a/b/c tree=1", name);
+    rig_pass(rig, 1100);
+    rig_released_on(rig, "a");
+    if (_i % 2 == 0)
+        rig_released_on(rig, "a/b");
+    rig_resume(rig, s, t, 2, " keep=10s");
+    (void)rig_line(rig, t);
+    rig_say(rig, t, "1 LOCK a/b/c tree=1");
+    if (early) {
+        rig_queued(rig, rig_op_on(rig, OP_ACQUIRE, "a"));
+        rig_released_on(rig, name);
+        rig_no_op(rig);
+        return;
+    }
+    rig_hint(rig, request);
+    rig_queued(rig, op_for(rig, OP_RENEW, name));
+    rig_grant_on(rig, "a", 6);
+    struct op *op = rig_op_on(rig, OP_RENEW, name);
+    ck_assert(op->moves);
+    rig_finish(rig, op,
+        (struct op_result){.status = OP_WAITING,
+            .place = 1,
+            .arrival = 1,
+            .again_ms = RIG_LEASE_MS,
+            .ask = {.permits = 1, .part = true}});
+    if (_i % 2 == 0)
+        rig_grant_on(rig, "a/b", 7);
+    (void)rig_op_on(rig, OP_RENEW, name); /* in the same place */
 }
 
 /* Another broker may have had the session, and an intention, meanwhile. So the
@@ -804,7 +865,9 @@ core_tree_suite(void)
     tcase_add_test(tests, idle_below);
     tcase_add_loop_test(tests, ends, 0, 4);
     tcase_add_loop_test(tests, kept, 0, 2);
-    tcase_add_test(tests, claimed_unheard);
+    tcase_add_test(tests, granted_unheard);
+    tcase_add_test(tests, several_unheard);
+    tcase_add_loop_test(tests, put_again, 0, 4);
     tcase_add_loop_test(tests, claimed_after_another_broker, 0, 3);
     tcase_add_test(tests, claimed_elsewhere);
     tcase_add_test(tests, uprooted_while_away);

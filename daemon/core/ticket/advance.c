@@ -7,6 +7,7 @@
 
 #include "daemon/core/model/lock.h"
 #include "daemon/core/model/op_pool.h"
+#include "daemon/core/model/part.h"
 #include "daemon/core/model/request.h"
 #include "daemon/core/model/ticket.h"
 #include "daemon/core/model/upgrade.h"
@@ -15,6 +16,19 @@
 
 #include "daemon/base/assert.h"
 
+/* Whether its LOCK was put again, and waits for a name above. Names are taken
+ * from the root down: this place would be in the way of owners above. */
+static bool
+wait_is_early(const struct core *core, const struct ticket *ticket)
+{
+    const struct request *request = ticket_request(ticket);
+
+    require(ticket->state == TICKET_WAITING);
+    return request != NULL && ticket->fate == FATE_UNATTENDED &&
+           (ticket->ask.part || ticket_is_intent(ticket)) &&
+           request_stands(request) && multilock_is_waiting(core, request);
+}
+
 /* WAITING: true, a wait was ended since the session sends no more. */
 static bool
 wait_serve(struct core *core, struct ticket *ticket)
@@ -22,7 +36,9 @@ wait_serve(struct core *core, struct ticket *ticket)
     require(ticket->fate <= FATE_UNATTENDED);
     if (wait_closes(core, ticket))
         return true;
-    if (ticket->fate == FATE_UNATTENDED)
+    if (wait_is_early(core, ticket))
+        ticket_leave(core, ticket);
+    else if (ticket->fate == FATE_UNATTENDED)
         wait_advance(core, ticket);
     else
         ticket_refuse_impatient(core, ticket);

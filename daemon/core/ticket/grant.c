@@ -17,7 +17,9 @@
 /* Renewals go out together, so often in a lease: many of them share a call. */
 #define RENEWALS_TOGETHER 2048
 
-/* Whether the one who asked is still there to be granted anything. */
+/* Whether the one who asked is still there to be granted anything. A part is
+ * not kept for a LOCK that may come again, and that first needs the names above
+ * it: their owners would wait for the part. See DESIGN.md D10.7. */
 static bool
 ticket_wanted(const struct ticket *ticket)
 {
@@ -26,7 +28,7 @@ ticket_wanted(const struct ticket *ticket)
     if (ticket->fate == FATE_ABANDONED)
         return false;
     if (request == NULL)
-        return ticket->fate == FATE_UNATTENDED;
+        return ticket->fate == FATE_UNATTENDED && !ticket->ask.part;
     return request->command == COMMAND_LOCK ||
            request->command == COMMAND_CLAIM;
 }

@@ -64,6 +64,8 @@ ticket_leave_unattended(struct core *core, struct ticket *ticket)
          * was lost is put again, and is its first. */
         ticket->fate = FATE_UNATTENDED;
         ticket->holds = 0;
+        if (ticket->ask.part && !ticket->part && !ticket->uprooted)
+            ticket_leave(core, ticket); /* of a LOCK of several names */
         break;
     case TICKET_IDLE:
         ticket_advance(core, ticket);
