@@ -146,13 +146,14 @@ in_the_way(
 }
 
 /* Whether the ticket must go before a wait, of which those before `end` must.
- * Only holders go before an upgrade, and it goes before all other waits. */
+ * Only holders go before an upgrade, and it goes before all other waits, also
+ * once it is granted: it may stand behind them, without the hold below it. */
 static bool
 goes_before(const struct stand *own, const struct stand *ticket, bool before)
 {
     if (own->mode == MODE_UPGRADE)
         return ticket->granted || before;
-    return before || (ticket->mode == MODE_UPGRADE && !ticket->granted);
+    return before || ticket->mode == MODE_UPGRADE;
 }
 
 /* The younger of two waits, as brokers have it. */
