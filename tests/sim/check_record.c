@@ -264,6 +264,9 @@ joins(const struct record *record, const struct version *version,
 {
     if (record->limit > 0)
         return version->used + stand->permits <= record->limit;
+    /* An upgrade without the hold below it keeps the next such hold waiting. */
+    if (stand->mode != MODE_UPGRADE && upgrade_base(version, stand) != NULL)
+        return false;
     return granted_join(version, stand);
 }
 
