@@ -286,7 +286,10 @@ hold_refused(
     struct task *task, const struct request *request, const struct answer *a)
 {
     bool unlock = request->verb == VERB_UNLOCK;
+    bool none = strcmp(a->code, "NOTHELD") == 0 || strcmp(a->code, "LOST") == 0;
 
+    if (none && request->stale && request->beside)
+        return; /* with nobody's fence: it tells of the owner's other hold */
     if (strcmp(a->code, "NOTHELD") == 0) {
         if (task->count > 0) {
             task_odd(task, PROMISE_TOLD, request, a, "it was told no loss");
