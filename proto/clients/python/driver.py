@@ -154,6 +154,8 @@ class Driver:
         name = [] if command in (self.do_connect, self.do_close) \
             else words[:1]
         try:
+            if self.client is None and command != self.do_connect:
+                raise holdfast.Closed()
             command(words)
         except holdfast.HoldfastError as error:
             say(*name, *failed(error))
@@ -272,6 +274,8 @@ class AioDriver:
             say(*name, "unsupported")
             return
         try:
+            if self.client is None and command != "connect":
+                raise holdfast.Closed()
             await act(*words)
         except holdfast.HoldfastError as error:
             say(*name, *failed(error))
