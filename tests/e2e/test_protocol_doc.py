@@ -333,7 +333,7 @@ class PythonClientTest(Closing, unittest.TestCase):
 
     def test_it_is_short(self):
         self.assertLess(len([line for line in self.source.splitlines()
-                             if line.strip()]), 65)
+                             if line.strip()]), 70)
 
     def test_it_locks_and_unlocks(self):
         lock = self.lock(
@@ -356,6 +356,12 @@ class PythonClientTest(Closing, unittest.TestCase):
     def test_it_tells_an_error(self):
         with self.assertRaisesRegex(self.namespace["NotHeld"], "BUSY"):
             self.lock(b"1 ERR BUSY retry=1 :held\n", wait="0")
+
+    def test_it_has_patience(self):
+        with self.assertRaises(OSError):
+            self.lock(b"", b"", patience=0.1)
+        self.broker.join(10)
+        self.assertEqual(self.got, [b"1 LOCK a\n", b""])  # it has closed
 
     def test_it_sees_a_loss(self):
         self.assertIn("LOST a", self.lost(
