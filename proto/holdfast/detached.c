@@ -83,20 +83,24 @@ int
 command_unlock(struct settings *settings, char **argv)
 {
     uint64_t fence = 0;
+    uint64_t delay_ms = 0;
     const struct option options[] = {
-        {.name = "fence", .max = FENCE_MAX, .number = &fence}};
+        {.name = "fence", .max = FENCE_MAX, .number = &fence},
+        {.name = "delay", .duration_ms = &delay_ms}};
     struct line line = {.len = 0};
     struct holdfast_event event;
     struct holdfast *h;
     struct words words;
 
-    if (!words_take(settings, "unlock", options, 1, argv, &words))
+    if (!words_take(settings, "unlock", options, COUNT(options), argv, &words))
         return words.status;
     if (!key_check("unlock", words.word[0]) ||
         !option_given("unlock", "fence", fence > 0))
         return STATUS_USAGE;
     line_word(&line, "UNLOCK ", words.word[0]);
     line_number(&line, " detached=1 fence=", fence);
+    if (delay_ms > 0)
+        line_number(&line, " delay=", delay_ms);
     int status =
         order_give(settings, "unlock", line.text, ORDER_MS, &h, &event);
     holdfast_destroy(&h);

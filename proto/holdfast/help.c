@@ -145,10 +145,12 @@ static const struct usage usages[] = {
         "Exit status: 0; 123 the lock was lost; 124 it was not acquired in\n"
         "time; 125 trouble, or bad usage.\n"},
     {"unlock", 1, 1, "one KEY",
-        "holdfast unlock --fence F KEY\n"
+        "holdfast unlock --fence F [--delay D] KEY\n"
         "\n"
         "Releases the detached hold of KEY with that fence. `holdfast lock`\n"
         "takes such holds.\n"
+        "\n"
+        "  --delay D    nobody is granted the lock for D after the release\n"
         "\n"
         "Exit status: 0; 1 the broker refused it, for instance because the\n"
         "hold has ended; 64 bad usage; 125 trouble: no broker.\n"},

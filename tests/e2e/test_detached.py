@@ -194,9 +194,12 @@ class CommandTest(KindsCase):
         self.assertRegex(self.run_command(
             "renew", "--fence", fence, "--lease", "2h", "x y"),
             r"\Attl_ms=7\d{6}\n\Z")
-        self.run_command("unlock", "--fence", fence, "x y")
+        self.run_command("unlock", "--fence", fence, "--delay", "1h", "x y")
         self.assertIn("NOTHELD", self.run_command(
             "unlock", "--fence", fence, "x y", status=1))
+        self.assertIn("lock-delay", self.run_command(
+            "lock", "--detached", "--lease", "1h", "--wait", "0", "x y",
+            status=124))
 
     def test_bad_usage(self):
         for words, said, status in (

@@ -35,9 +35,9 @@ PLANTED = {
         "if t and false then",
         "UNLOCK with detached=1 gives back what a session holds"),
     "given-back-stands": (
-        "lua/release.lua", "    ticket_strike(r, t)\n    if r.live > 0 then",
+        "lua/release.lua", "    ticket_strike(r, t)\n    if delay > 0 and",
         "    if not t.detached then\n        ticket_strike(r, t)\n    end\n"
-        "    if r.live > 0 then",
+        "    if delay > 0 and",
         "a detached hold that was given back stands"),
     "part-not-counted": (
         "gives_back", "r.used - t.permits + keeps, keeps", "r.used, keeps",
