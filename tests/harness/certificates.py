@@ -44,7 +44,8 @@ class Authority:
         self.cert, self._key = own + ".pem", own + ".key"
         self._make_key(self._key)
         openssl("req", "-x509", "-new", "-key", self._key, "-subj",
-                f"/CN={name}", "-days", "2", "-out", self.cert)
+                f"/CN={name}", "-days", "2", "-out", self.cert,
+                "-addext", "keyUsage=critical,keyCertSign,cRLSign")
 
     def _path(self, name):
         return os.path.join(self.dir, name)
@@ -64,6 +65,7 @@ class Authority:
         with open(path + ".ext", "w", encoding="ascii") as file:
             names = ",".join(
                 _kind(host) + host for host in hosts)
+            file.write("authorityKeyIdentifier=keyid\n")
             if names:
                 file.write(f"subjectAltName={names}\n")
         openssl("x509", "-req", "-in", path + ".csr", "-CA", self.cert,
