@@ -289,6 +289,11 @@ class LockTest(fixture.Case):
                 wrong()
         with self.assertRaises(TypeError):
             self.hf.lock("a", wat=1)
+        with self.assertRaises(holdfast.UsageError):
+            self.hf.lock("\ud800")
+        with self.hf.lock("a") as lock, \
+                self.assertRaises(holdfast.UsageError):
+            lock.acquire()
         for wrong in ("", "a:b", ":1", "a:99999"):
             with self.assertRaises(holdfast.UsageError):
                 holdfast.connect(wrong)

@@ -37,13 +37,14 @@ R = TypeVar("R")
 
 
 class Lock(View):
-    """A lock of one or several names, for `async with` or by hand."""
+    """A lock of one or several names, for `async with` or by hand. Make an
+    object for each use."""
 
     def __init__(self, client: Holdfast, terms: Terms) -> None:
         super().__init__([])
         self._client = client
         self._terms = terms
-        self._taken = self._told = False
+        self._taken = self._asking = self._told = False
         self._task: Optional[asyncio.Task[Any]] = None  # in `async with`
         self._interrupted = False
         self._gone: Optional[asyncio.Event] = None
@@ -54,12 +55,17 @@ class Lock(View):
 
     async def acquire(self) -> Lock:
         """Waits for the lock. Busy, TimedOut, Deadlock, Unavailable."""
-        if self._taken:
-            raise errors.UsageError(f"{self.name}: this object holds it")
+        if self._taken or self._asking:
+            raise errors.UsageError(
+                f"{self.name}: this object is in use; make one for each use")
         client, begin = self._client, time.monotonic()
         call = client.core.lock(self._terms.names, **self._terms.keys)
         call.user = self
-        await client.ask(call)
+        self._asking = True
+        try:
+            await client.ask(call)
+        finally:
+            self._asking = False
         self._taken, self._gone = True, None
         if client.config.on_grant is not None:
             client.config.on_grant(self, time.monotonic() - begin)

@@ -15,7 +15,7 @@ from .wire import Text, text_of
 NAMES_MAX = 16
 SECONDS_MAX = 365 * 86400
 
-Hook = Callable[..., None]
+Hook = Callable[..., object]
 
 
 class ConnectArgs(TypedDict, total=False):

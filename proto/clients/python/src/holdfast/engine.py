@@ -218,7 +218,9 @@ class Engine:
             if data and self._tls is not None:
                 data = self._tls.encrypt(data)
             data = self._unsent + data
-            if data:
+            if len(data) > net.UNSENT_MAX:
+                self._ended("the broker does not read")
+            elif data:
                 self._unsent = data[self._sock.send(data):]
         except (BlockingIOError, ssl.SSLWantReadError):
             self._unsent = data
@@ -340,7 +342,7 @@ class Engine:
             sock, tls = self._connect(place)
         except ssl.SSLError as failure:
             error = errors.tls_failed(str(failure))
-        except OSError as failure:
+        except (OSError, UnicodeError) as failure:  # of a name, the latter
             error = errors.gone(str(failure))
         with self.mutex:
             if self.core is not core or core.link is not Link.DIALING:

@@ -116,8 +116,11 @@ class Engine:
         core = self.core
         data = core.take()
         if self._connection is not None:
-            if data and self._connection.transport is not None:
-                self._connection.transport.write(data)
+            transport = self._connection.transport
+            if data and transport is not None:
+                transport.write(data)
+                if transport.get_write_buffer_size() > net.UNSENT_MAX:
+                    core.lost("the broker does not read")
             if core.link not in CONNECTED and core.link is not Link.CLOSED:
                 self._drop_connection()
         if core.link is Link.PAUSE and net.clock() >= core.dial_at:
@@ -176,7 +179,7 @@ class Engine:
             return
         except ssl.SSLError as failure:
             error = errors.tls_failed(str(failure))
-        except (OSError, asyncio.TimeoutError) as failure:
+        except (OSError, UnicodeError, asyncio.TimeoutError) as failure:
             error = errors.gone(str(failure) or "no answer in time")
         self.core.failed(error, self._places.more)
         self.settle()

@@ -16,6 +16,7 @@ from . import errors
 PORT = 4653
 CONNECT_S = 3.0  # for one address: the connection, and its TLS handshake
 READ_BYTES = 65536
+UNSENT_MAX = 4 << 20  # bytes that a broker leaves unread
 STREAM = socket.SOCK_STREAM
 
 #: Seconds of a clock that nobody sets, and that goes on while the machine

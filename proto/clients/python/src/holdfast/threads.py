@@ -31,16 +31,14 @@ R = TypeVar("R")
 
 
 class Lock(View):
-    """A lock of one or several names, as a context manager or by hand.
-
-    Several threads may use one object after each other, not at once.
-    """
+    """A lock of one or several names, as a context manager or by hand. Make an
+    object for each use: it costs nothing before acquire()."""
 
     def __init__(self, client: Holdfast, terms: Terms) -> None:
         super().__init__([])
         self._client = client
         self._terms = terms
-        self._taken = self._told = False
+        self._taken = self._asking = self._told = False
         self._gone: Optional[threading.Event] = None
 
     @property
@@ -49,8 +47,9 @@ class Lock(View):
 
     def acquire(self) -> Lock:
         """Waits for the lock. Busy, TimedOut, Deadlock, Unavailable."""
-        if self._taken:
-            raise errors.UsageError(f"{self.name}: this object holds it")
+        if self._taken or self._asking:
+            raise errors.UsageError(
+                f"{self.name}: this object is in use; make one for each use")
         client, terms, begin = self._client, self._terms, time.monotonic()
 
         def make() -> List[Call]:
@@ -58,7 +57,11 @@ class Lock(View):
             call.user = self
             return [call]
 
-        call, = client.engine.ask(make, cancel=terms.cancel)
+        self._asking = True
+        try:
+            client.engine.ask(make, cancel=terms.cancel)
+        finally:
+            self._asking = False
         self._taken, self._gone = True, None
         if client.config.on_grant is not None:
             client.config.on_grant(self, time.monotonic() - begin)

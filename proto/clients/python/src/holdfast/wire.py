@@ -6,7 +6,7 @@ import re
 from typing import Dict, Iterator, NamedTuple, Union
 from urllib.parse import unquote_to_bytes
 
-from .errors import ProtocolError
+from .errors import ProtocolError, UsageError
 
 #: A longer line of a broker is an error. The longest one is ERR DEADLOCK.
 LINE_MAX = 64 * 1024
@@ -20,10 +20,14 @@ Text = Union[str, bytes]
 
 
 def text_of(name: Text) -> str:
-    """Names are bytes on the wire. Here they are str, as os.fsdecode()."""
-    if isinstance(name, str):
-        return name
-    return name.decode("utf-8", "surrogateescape")
+    """Names are bytes on the wire. Here they are str, as of os.fsdecode()."""
+    if isinstance(name, bytes):
+        return name.decode("utf-8", "surrogateescape")
+    try:
+        name.encode("utf-8", "surrogateescape")
+    except UnicodeError as error:
+        raise UsageError(f"a name that is no text: {error}") from error
+    return name
 
 
 def encode(value: Text) -> str:
