@@ -236,7 +236,7 @@ func TestWantedAndRenew(t *testing.T) {
 	if n := <-lock.Wanted(); n != 1 {
 		t.Error(n)
 	}
-	expect(t, lock.Unlock(ctx), nil)
+	expect(t, lock.Unlock(ctx, UnlockDelay(time.Millisecond)), nil)
 	expect(t, <-next, nil)
 	if _, more := <-lock.Wanted(); more {
 		t.Error("the channel of a released lock is open")

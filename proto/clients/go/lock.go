@@ -211,8 +211,8 @@ func UnlockDelay(d time.Duration) UnlockOption {
 }
 
 // Unlock releases the lock. It always asks for the release, and waits for the
-// answer until ctx ends. ErrLost: the lock was lost before. ErrInDoubt: Redis
-// did not confirm; the broker goes on with the release.
+// answer until ctx ends. ErrLost: the lock was lost before. The release is a
+// success if Redis does not confirm it: the broker goes on with it.
 func (l *Lock) Unlock(ctx context.Context, opts ...UnlockOption) error {
 	return Locks{l}.Unlock(ctx, opts...)
 }
@@ -252,8 +252,8 @@ func (list Locks) Unlock(ctx context.Context, opts ...UnlockOption) error {
 	return first
 }
 
-// restore undoes a release that the broker has refused, such as with LIMIT. The
-// context has ended all the same. Else the hold forgets the lock.
+// restore undoes a release that the broker has refused. The context has ended
+// all the same. Else the hold forgets the lock.
 func (l *Lock) restore(w *call) {
 	l.c.mu.Lock()
 	defer l.c.mu.Unlock()

@@ -329,6 +329,7 @@ func (c *Core) Tick(now Time) {
 			c.wakeAt(c.until)
 		}
 	case Open:
+		c.flush()
 		c.keepAlive()
 		c.claims()
 		c.rewatch()

@@ -171,6 +171,23 @@ func TestLateGrantIsGivenBack(t *testing.T) {
 	}
 }
 
+func TestUnlockIsSentAgain(t *testing.T) {
+	s := begin(t, Config{})
+	h := s.granted("a")
+	s.unlock(h)
+	for _, code := range []string{"LIMIT", "LIMIT", "INDOUBT"} {
+		s.Line(s.at, tag(s.sent("UNLOCK"))+" ERR "+code+" retry=1")
+		if code == "LIMIT" {
+			s.told()
+			s.pass(100 * time.Millisecond)
+		}
+	}
+	s.told("un")
+	if len(s.holds) != 0 {
+		t.Error("a hold is left")
+	}
+}
+
 func TestSessionMoves(t *testing.T) {
 	s := begin(t, Config{Keep: 5 * time.Second, Elsewhere: true})
 	h := s.granted("a")

@@ -231,6 +231,10 @@ func (c *Core) revoke(r *Request) {
 // released is the answer to UNLOCK.
 func (c *Core) released(r *Request, m *wire.Message, why Failure) {
 	h := r.Hold
+	if why.Code == "LIMIT" {
+		c.later(r) // nothing was done
+		return
+	}
 	h.releasing--
 	left, _ := m.Number("count")
 	switch why.Code {
@@ -240,9 +244,12 @@ func (c *Core) released(r *Request, m *wire.Message, why Failure) {
 			h.count, h.givenUp = left, true // a repeated LOCK counted twice
 		}
 	case "NOTHELD", "LOST", "STALE", "INDOUBT", "INTERNAL":
-		// INDOUBT and INTERNAL: the broker goes on with the release.
+		h.count-- // its other entries are lost
 		c.remove(h)
 		c.lose(h, "gone")
+		if why.Code == "INDOUBT" {
+			why = Failure{} // the broker goes on with the release
+		}
 	default:
 		r.Stands = true
 		c.pingBy(c.now)

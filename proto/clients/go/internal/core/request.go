@@ -71,6 +71,7 @@ type Request struct {
 	tag       uint64
 	asked     Time
 	sentAt    Time
+	after     Time // it is not sent before
 	base      Time
 	grantedAt Time
 	put       bool // it was sent
@@ -115,6 +116,10 @@ func (c *Core) blocked(r *Request, before []*Request) bool {
 	if c.draining && c.kept > 0 && r.waits() {
 		return true
 	}
+	if c.now < r.after {
+		c.wakeAt(r.after)
+		return true
+	}
 	for _, name := range r.Names {
 		for h := c.holds[holder{name, r.Owner}]; h != nil; h = h.beside {
 			if h.claim != claimNone {
@@ -128,6 +133,13 @@ func (c *Core) blocked(r *Request, before []*Request) bool {
 		}
 	}
 	return false
+}
+
+// later sends a request again, after a pause.
+func (c *Core) later(r *Request) {
+	r.after = c.now + claimPause/2 + c.cfg.Random(claimPause)
+	c.parked = append(c.parked, r)
+	c.wakeAt(r.after)
 }
 
 func common(a, b []string) bool {
@@ -281,7 +293,15 @@ func (c *Core) unsettle() {
 			parked = append(parked, r)
 		}
 	}
-	c.parked = append(parked, c.parked...)
+	for _, r := range c.parked {
+		if r.Kind != discard {
+			parked = append(parked, r)
+		} else {
+			r.Hold.releasing--
+			r.Hold.orphans++
+		}
+	}
+	c.parked = parked
 	c.unclaim()
 	for _, w := range c.watches {
 		w.asked, w.at = false, 0
