@@ -61,11 +61,13 @@ def tell(what, users, result):
 def run_threads(options, address):
     with holdfast.connect(address) as hf:
         for users in options.users:
-            for one in (False, True):
+            for what, name, confirm in (("", "", True), (" one lock", "one",
+                                                         True),
+                                        (" confirm=False", "", False)):
                 def pair(user):
-                    with hf.lock("one" if one else f"lock/{user}"):
+                    with hf.lock(name or f"lock/{user}", confirm=confirm):
                         pass
-                tell("holdfast" + (" one lock" if one else ""), users,
+                tell("holdfast" + what, users,
                      threads(users, options.seconds, pair))
 
 

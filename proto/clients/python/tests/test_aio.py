@@ -37,6 +37,9 @@ class AioTest(fixture.Case):
                 self.assertEqual((one.name, two.name), ("x", "y"))
             async with hf.shared("s"), hf.shared("s"):
                 pass
+            for _ in range(50):
+                async with hf.lock("a", wait=5, confirm=False):
+                    pass
             async with hf.semaphore("p", limit=3, permits=2) as lock:
                 await lock.give(1)
                 await hf.resize("p", 4)

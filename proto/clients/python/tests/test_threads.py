@@ -203,6 +203,21 @@ class LockTest(fixture.Case):
         self.assertEqual(self.hf.lead("leader", work, note="me"), "done")
         self.assertEqual(len(terms), 2)
 
+    def test_release_without_its_answer(self):
+        for _ in range(100):
+            with self.hf.lock("a", wait=5, confirm=False):
+                pass
+        with self.assertRaises(holdfast.LockLost):
+            with self.hf.lock("a", confirm=False) as lock:
+                self.client(self.broker_).ok("BREAK a")
+                self.assertTrue(lock.wait_lost(5))
+        with self.hf.lock("a", wait=5) as lock:
+            lock.release(delay=0.2)
+        with self.assertRaises(holdfast.Busy):
+            self.hf.lock("a", wait=0).acquire()
+        with self.hf.lock("a", wait=5):
+            pass
+
     def test_deadlock(self):
         hf = self.hf
         with hf.lock("d1", owner="a"), hf.lock("d2", owner="b"):

@@ -71,18 +71,24 @@ class Lock(View):
             client.config.on_grant(self, time.monotonic() - begin)
         return self
 
-    async def release(self, delay: Optional[float] = None) -> None:
+    async def release(self, delay: Optional[float] = None,
+                      confirm: bool = True) -> None:
         """Gives it back; `delay`: nobody is granted it for so long. LockLost:
-        it was lost before."""
+        it was lost before. Without `confirm` it does not wait."""
         if not self._taken:
             raise errors.NotHeld(f"{self.name}: this object does not hold it")
         self._taken = False
         for hold in self._holds:
             if self in hold.users:
                 hold.users.remove(self)
-        core = self._client.core
-        await self._client.ask(*[core.unlock(hold, delay)
-                                 for hold in self._holds], limit=RELEASE_S)
+        core, lost = self._client.core, self.lost
+        calls = [core.unlock(hold, delay) for hold in self._holds]
+        if confirm:
+            await self._client.ask(*calls, limit=RELEASE_S)
+            return
+        self._client.engine.settle()
+        if lost is not None:
+            raise errors.LockLost(f"{self.name}: {lost}", why=lost)
 
     async def __aenter__(self) -> Lock:
         self._interrupted = False
@@ -107,7 +113,7 @@ class Lock(View):
         if not self._taken:
             return
         try:
-            await self.release()
+            await self.release(confirm=self._terms.confirm)
         except errors.HoldfastError as failure:
             # The hold is over; the broker goes on with its release. What the
             # body raised counts more, unless it is our cancellation.

@@ -70,6 +70,10 @@ class LockArgs(TypedDict, total=False):
     delay: Optional[float]
     #: The name is a path: it excludes those above and below it.
     tree: bool
+    #: Whether the end of the `with` waits until the broker has answered, which
+    #: is the default. False takes half the time of a short use. A loss in the
+    #: last moment, that the client has not heard of, is then not raised.
+    confirm: bool
     #: Ends the wait from another thread.
     cancel: Canceller
     #: Called with the lock when it is lost.
@@ -155,6 +159,7 @@ class Terms(NamedTuple):
     on_lost: Optional[Hook]
     on_wanted: Optional[Hook]
     cancel: Optional[Canceller]
+    confirm: bool
 
 
 def terms(names: Sequence[Text], args: LockArgs, **keys: Any) -> Terms:
@@ -170,9 +175,10 @@ def terms(names: Sequence[Text], args: LockArgs, **keys: Any) -> Terms:
             raise errors.UsageError(f"{key}={value}: seconds, from 0")
     keys.update(args)
     on_lost, on_wanted = keys.pop("on_lost", None), keys.pop("on_wanted", None)
-    cancel = keys.pop("cancel", None)
+    cancel, confirm = keys.pop("cancel", None), keys.pop("confirm", True)
     keys["wanted"] = on_wanted is not None
-    return Terms(tuple(map(text_of, names)), keys, on_lost, on_wanted, cancel)
+    return Terms(tuple(map(text_of, names)), keys, on_lost, on_wanted, cancel,
+                 confirm)
 
 
 class Freed(NamedTuple):

@@ -156,8 +156,8 @@ class Engine:
                     self._waiting -= 1
             self._settle()
 
-    def do(self, act: Callable[[], None]) -> None:
-        """Something that has no answer."""
+    def do(self, act: Callable[[], object]) -> None:
+        """Something whose answer nobody waits for."""
         with self.mutex:
             act()
             self._settle()

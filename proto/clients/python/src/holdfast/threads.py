@@ -67,13 +67,14 @@ class Lock(View):
             client.config.on_grant(self, time.monotonic() - begin)
         return self
 
-    def release(self, delay: Optional[float] = None) -> None:
+    def release(self, delay: Optional[float] = None,
+                confirm: bool = True) -> None:
         """Gives it back; `delay`: nobody is granted it for so long. LockLost:
-        it was lost before."""
+        it was lost before. Without `confirm` it does not wait."""
         if not self._taken:
             raise errors.NotHeld(f"{self.name}: this object does not hold it")
         self._taken = False
-        core = self._client.core
+        core, lost = self._client.core, self.lost
 
         def make() -> List[Call]:
             for hold in self._holds:
@@ -81,7 +82,12 @@ class Lock(View):
                     hold.users.remove(self)
             return [core.unlock(hold, delay) for hold in self._holds]
 
-        self._client.engine.ask(make, RELEASE_S)
+        if confirm:
+            self._client.engine.ask(make, RELEASE_S)
+            return
+        self._client.engine.do(make)
+        if lost is not None:
+            raise errors.LockLost(f"{self.name}: {lost}", why=lost)
 
     def __enter__(self) -> Lock:
         return self.acquire()
@@ -92,7 +98,7 @@ class Lock(View):
         if not self._taken:
             return
         try:
-            self.release()
+            self.release(confirm=self._terms.confirm)
         except errors.HoldfastError as failure:
             # The hold is over; the broker goes on with its release. What the
             # body raised counts more.
