@@ -232,10 +232,12 @@ class Connection:
 
 
 class Listener:
-    """A port on loopback; `off`, `on` or `deaf`."""
+    """A port on loopback: `off`, `on`, `deaf`, or `slam`, which accepts and
+    closes."""
 
     def __init__(self):
         self.tls = None
+        self.slams, self.slammed = False, 0
         self.sock, self.fillers = None, []
         self._port = 0
         self.set("on")
@@ -247,6 +249,7 @@ class Listener:
     def set(self, state):
         """`deaf`: connections to it neither succeed nor fail."""
         self.end()
+        self.slams = state == "slam"
         if state == "off":
             return
         self.sock = socket.socket()
@@ -264,6 +267,10 @@ class Listener:
     def accept(self):
         """A connection; TLS is ready. None: it failed."""
         sock, _ = self.sock.accept()
+        if self.slams:
+            self.slammed += 1
+            sock.close()
+            return None
         if not self.tls:
             return sock
         sock.settimeout(SEND_SECONDS)
@@ -316,7 +323,7 @@ class Broker:
     def _accept(self, name):
         sock = self.listeners[name].accept()
         self.log(f"C#{len(self.connections) + 1} ({name}"
-                 f"{': connection' if sock else ': TLS failed'})")
+                 f"{': connection' if sock else ': none'})")
         if not sock:
             return
         connection = Connection(sock, len(self.connections) + 1,

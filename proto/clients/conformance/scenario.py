@@ -6,6 +6,7 @@ the time of an event counts only where a step says so.
 
 import codecs
 import os
+import random
 import re
 import selectors
 import shlex
@@ -25,6 +26,15 @@ SIZE = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 MAY_LACK = re.compile(r"^# may lack: (.*)$", re.M)
 SHORT = {"...": "ttl_ms=10000 count=1 renewed=1"}
 CHUNK = 1 << 16
+FUZZ_LINES = 300
+FUZZ_WORDS = [
+    "*", "-", "$x", "$y", "1", "OK", "ERR", "ITEM", "QUEUED", "LOST", "PING",
+    "HELD", "FREE", "MEMBERS", "JOINED", "LEFT", "CHANGED", "WANTED", "DRAIN",
+    "JEOPARDY", "SAFE", "a", "b", "7", "fence=7", "fence=7,8", "fence=x",
+    "fence=99999999999999999999", "ttl_ms=10000", "ttl_ms=-1", "ttl_ms=",
+    "ttl_ms=18446744073709551615", "count=1", "count=0", "n=1", "begin=1",
+    "members=1", "waiters=2", "reason=gone", "owner=$o", "name=a", "=", "%",
+    "%0", "a=%zz", "grace_ms=1", "keep=1", ":text", "BUSY", "retry=1", ""]
 
 
 class Unsupported(Exception):
@@ -119,6 +129,7 @@ class Run:
                            "KEY": os.path.join(folder, "client.key")}
         self._marks = {}
         self._memory = None
+        self._lenient = False
         self._current = None
         self.broker = Broker(self._say)
         self.driver = Driver(command, folder, self._say)
@@ -211,8 +222,10 @@ class Run:
         self._driver_line("connected", None)
 
     def _step_to_driver(self, words):
-        for name in re.findall(r"\$([A-Z])\b", words):
-            self._variables[name] = self.broker.listener(name).address
+        for name in re.findall(r"\$(?:port)?([A-Z])\b", words):
+            address = self.broker.listener(name).address
+            self._variables[name] = address
+            self._variables[f"port{name}"] = address.split(":")[1]
         self.driver.say(fill(words, self._variables).strip())
 
     def _step_send(self, words, connection):
@@ -287,6 +300,36 @@ class Run:
 
     def _step_listen(self, words):
         self.broker.set_listener(*words.split())
+
+    def _step_slammed(self, words):
+        name, least, most = words.split()
+        count = self.broker.listeners[name].slammed
+        if not int(least) <= count <= int(most):
+            raise Mismatch(f"{count} connections at {name}")
+
+    def _step_any(self, _words):
+        """From now on any line of driver and client is right."""
+        self._lenient = True
+
+    def _step_fuzz(self, words):
+        """Random lines, of words that count; of an even seed none is
+        malformed."""
+        chance = random.Random(int(words))
+        sound = int(words) % 2 == 0
+        choices = [word for word in FUZZ_WORDS
+                   if not sound or "%" not in word and word != "="]
+        self._lenient = True
+        connection = self._connection()
+        try:
+            for _ in range(FUZZ_LINES):
+                line = " ".join(chance.choices(
+                    choices, k=chance.randint(1, 6))) + "\n"
+                if not sound and chance.random() < 0.1:
+                    line = line[:chance.randrange(len(line))] + \
+                        chr(chance.randrange(256)) + line
+                connection.send(fill(line, self._variables).encode("latin-1"))
+        except Mismatch as error:
+            self._say(str(error))
 
     def _step_tls(self, words):
         name, *how = words.split()
@@ -368,6 +411,8 @@ class Run:
         """Lines that no step has taken; unless clients send these when they
         like, or on a connection for a session that is new."""
         self.broker.turn(0)
+        if self._lenient:
+            return
         left = [f"C {request.line}" for each in self.broker.connections
                 for request in each.requests if request.verb not in AUTO]
         left += [f"D< {line}" for queue in self.driver.lines.values()
