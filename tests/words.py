@@ -37,7 +37,7 @@ GROUPS = {
     "comments of Go": (("*.go",), 0),
     "clients": (("proto/clients/*.md",), 0),
     "comments of tests": (("tests/*.[ch]",), 0),
-    "docstrings": (("tests/*.py",), 0),
+    "docstrings": (("tests/*.py", "proto/clients/python/*.py"), 0),
 }
 
 STRING = r'"(?:\\.|[^"\\\n])*"'

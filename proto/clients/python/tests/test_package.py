@@ -91,7 +91,7 @@ class PackageTest(fixture.Case):
         self.check_types(tools, wheel)
 
     def check_types(self, python, wheel):
-        """What a user's mypy says of the installed package."""
+        """The types, as a user's mypy sees them in the installed package."""
         run(python, "-m", "pip", "-q", "install", "--no-index", wheel)
         path = os.path.join(self.folder(), "use.py")
         for text, good in ((TYPED, True), (WRONG, False)):

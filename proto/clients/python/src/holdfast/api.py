@@ -1,4 +1,4 @@
-"""What threads and asyncio have in common: arguments, hooks, locks."""
+"""The common part of threads and asyncio: arguments, hooks, locks."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def terms(names: Sequence[Text], args: LockArgs, **keys: Any) -> Terms:
 
 
 class Freed(NamedTuple):
-    """What await_free() tells of the last grant; 0 and "": not known."""
+    """The last grant, as await_free() tells; 0 and "": not known."""
 
     fence: int
     note: str

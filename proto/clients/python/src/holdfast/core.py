@@ -133,7 +133,7 @@ class Core(Session):
         return data
 
     def events(self) -> List[Event]:
-        """What has happened since the last call."""
+        """The events since the last call."""
         events, self._events = self._events, []
         return events
 

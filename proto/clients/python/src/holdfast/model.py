@@ -1,4 +1,4 @@
-"""What the core keeps: options, holds, calls, watches; and its events."""
+"""The data of the core: options, holds, calls, watches; and its events."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Address(NamedTuple):
 
 
 class Endpoint(NamedTuple):
-    """What a socket connects to; `host` is the name that TLS verifies."""
+    """The target of a socket; `host` is the name that TLS verifies."""
 
     family: int
     sockaddr: Union[str, Tuple[Any, ...]]
@@ -65,8 +65,8 @@ def addresses_of(text: str) -> List[Address]:
 
 
 class Places:
-    """What to try next. A round tries each address, from a random one on, and
-    each number of its name. The next round begins behind the last one."""
+    """The order of tries. A round tries each address, and each number of its
+    name. The first one is random; the next round begins behind the last."""
 
     def __init__(self, addresses: List[Address]) -> None:
         start = random.randrange(len(addresses))

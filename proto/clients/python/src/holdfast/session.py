@@ -183,7 +183,7 @@ class Session(Watches):
             hold.unclaimed = self._settling = True
 
     def _park_again(self, calls: List[Call], error: HoldfastError) -> None:
-        """What the lost connection has not answered is sent again."""
+        """Requests without an answer of the lost connection are sent again."""
         again = []
         for call in calls:
             call.again = True

@@ -333,7 +333,7 @@ class Holdfast:
     # --- others' locks
 
     def watch(self, name: Text) -> Watching[Optional[Member]]:
-        """Who holds a lock: now, and after each change. None: nobody."""
+        """The holder of a lock: now, and after each change. None: nobody."""
         return Watching(self, text_of(name), False)
 
     def members(self, name: Text) -> Watching[List[Member]]:
