@@ -94,31 +94,24 @@ func TestOwners(t *testing.T) {
 	_, err := c.Lock(two, "a", Wait(0))
 	expect(t, err, ErrBusy)
 
-	take(c.Lock(two, "b"))
+	other := take(c.Lock(two, "b"))
 	errs := make(chan error)
-	for _, wait := range []struct {
-		ctx  context.Context
-		name string
-	}{{one, "b"}, {two, "a"}} {
-		wait := wait
-		go func() {
-			lock, err := c.Lock(wait.ctx, wait.name)
-			if err == nil {
-				err = lock.Unlock(ctx)
-			} else if wait.name == "a" { // two gives up, so one goes on
-				c.Close()
-			} else {
-				again.Unlock(ctx)
-			}
-			errs <- err
-		}()
+	wait := func(ctx context.Context, name string, holds *Lock) {
+		lock, err := c.Lock(ctx, name)
+		if err == nil {
+			expect(t, lock.Unlock(ctx), nil)
+		} else { // it gives up what it holds, so the other one goes on
+			expect(t, holds.Unlock(ctx), nil)
+		}
+		errs <- err
 	}
-	err = <-errs
+	go wait(one, "b", again)
+	go wait(two, "a", other)
 	var e *Error
-	if !errors.As(err, &e) || e.Code != "DEADLOCK" || len(e.Cycle) != 2 {
+	if err := errors.Join(<-errs, <-errs); !errors.As(err, &e) ||
+		e.Code != "DEADLOCK" || len(e.Cycle) != 2 {
 		t.Error(err)
 	}
-	<-errs
 }
 
 func TestDetached(t *testing.T) {
