@@ -38,13 +38,15 @@ def make_certificates(folder):
     key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
     for name in ("ca", "other"):
         openssl("req", "-x509", *key, "-keyout", path(name + ".key"), "-out",
-                path(name + ".pem"), "-days", "2", "-subj", f"/CN={name}")
+                path(name + ".pem"), "-days", "2", "-subj", f"/CN={name}",
+                "-addext", "keyUsage=critical,keyCertSign,cRLSign")
     for name, host in (("local", "IP:127.0.0.1"), ("named", "DNS:broker"),
                        ("client", "DNS:client")):
         openssl("req", *key, "-keyout", path(name + ".key"), "-out",
                 path(name + ".csr"), "-subj", f"/CN={name}")
         with open(path(name + ".ext"), "w", encoding="ascii") as file:
-            file.write(f"subjectAltName={host}\n")
+            file.write(f"subjectAltName={host}\n"
+                       "authorityKeyIdentifier=keyid\n")
         openssl("x509", "-req", "-in", path(name + ".csr"), "-CA",
                 path("ca.pem"), "-CAkey", path("ca.key"), "-CAcreateserial",
                 "-days", "2", "-extfile", path(name + ".ext"), "-out",
