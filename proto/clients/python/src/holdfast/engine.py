@@ -294,6 +294,7 @@ class Engine:
                     selector.modify(sock, wants)
                 self._tell(told)
                 if pause < 0:
+                    self._ident = 0  # another thread may have it now
                     return
                 if not self._watches:
                     pause = min(pause, AGAIN_S)
