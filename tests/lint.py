@@ -20,7 +20,8 @@ TREE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 TOP_LEVEL = {"Makefile", "README.md", "LICENSE", "daemon", "proto", "conf",
              "lua", "tests", "packaging", "systemd"}
-NOT_OURS = {"build", "__pycache__", "corpus"}  # and dot files
+# And dot files.
+NOT_OURS = {"build", "__pycache__", "corpus", "dist", "node_modules"}
 
 # --- layers ---------------------------------------------------------------
 
@@ -142,8 +143,8 @@ COVERED_MOST = 3  # declarations below one comment
 BANNED = re.compile(
     r"\b(strcpy|strcat|sprintf|vsprintf|strtok|atoi|atol|atoll|gets|rand|"
     r"srand|gettimeofday)\s*\(")
-NARROW = (".c", ".h", ".def", ".py", ".lua", ".sh", ".go", "Makefile",
-          ".ci/run")
+NARROW = (".c", ".h", ".def", ".py", ".lua", ".sh", ".go", ".ts", ".mjs",
+          "Makefile", ".ci/run")
 PLAIN = NARROW + (".md", ".yaml", ".yml", ".service", ".socket", ".conf",
                   ".clang-tidy", ".clang-format", "LICENSE", ".dict")
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|X" r"XX)\b")
