@@ -1,0 +1,315 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+
+import { BusyError, connect, LockLostError, NotHeldError, TimedOutError,
+  UnavailableError, UsageError } from "../dist/esm/index.js";
+import { client, devBroker, freePort, promised, QUICK } from "./broker.mjs";
+
+const broker = {};
+test.before(async () => {
+  const rest = [];
+  Object.assign(broker, await devBroker({ after: (end) => rest.push(end) }),
+    { rest });
+});
+test.after(async () => {
+  for (const end of broker.rest) await end();
+});
+
+test("using() holds the lock, and gives it back", async (t) => {
+  const hf = await client(t, broker);
+  const other = await client(t, broker);
+  const options = { wait: 5000 };
+  const result = await hf.using("using", options, async (signal, lock) => {
+    assert.equal(signal.aborted, false);
+    assert.ok(Number.isSafeInteger(lock.fence) && lock.fence > 0);
+    lock.check();
+    await assert.rejects(other.lock("using", { wait: 0 }), BusyError);
+    await assert.rejects(other.lock("using", { wait: 50 }), TimedOutError);
+    return lock.fence;
+  });
+  await other.using("using", { wait: 0 }, (_, lock) =>
+    assert.ok(lock.fence > result));
+  await assert.rejects(hf.using("using", () => {
+    throw new RangeError("of the body");
+  }), RangeError);
+  await other.using("using", { wait: 0 }, () => {});
+});
+
+test("locks of one client exclude each other", async (t) => {
+  const hf = await client(t, broker);
+  let inside = 0;
+  let last = 0;
+  await Promise.all(Array.from({ length: 100 }, () =>
+    hf.using("many", async (_, lock) => {
+      assert.equal(++inside, 1);
+      assert.ok(lock.fence > last);
+      last = lock.fence;
+      await sleep(0);
+      inside--;
+    })));
+});
+
+test("a named owner enters twice", async (t) => {
+  const hf = await client(t, broker);
+  const one = await hf.lock("twice", { owner: "o" });
+  const two = await hf.lock("twice", { owner: "o", wait: 0 });
+  assert.equal(one.fence, two.fence);
+  await one.release();
+  two.check();
+  await assert.rejects(hf.lock("twice", { wait: 0 }), BusyError);
+  await two.release();
+  await assert.rejects(two.release(), NotHeldError);
+  assert.throws(() => two.check(), NotHeldError);
+});
+
+test("a disposed lock is given back", async (t) => {
+  const hf = await client(t, broker);
+  const lock = await hf.lock("dispose");
+  await lock[Symbol.asyncDispose]();
+  await lock[Symbol.asyncDispose]();
+  const again = await hf.lock("dispose", { wait: 0 });
+  await again.release({ delay: 300 });
+  await assert.rejects(hf.lock("dispose", { wait: 0 }), BusyError);
+  await (await hf.lock("dispose")).release();
+});
+
+test("a signal ends a wait, and gives back what comes late", async (t) => {
+  const hf = await client(t, broker);
+  const held = await hf.lock("signal");
+  await assert.rejects(hf.lock("signal", { signal: AbortSignal.timeout(50) }),
+    { name: "TimeoutError" });
+  const reason = new Error("why");
+  await assert.rejects(hf.lock("signal", { signal: AbortSignal.abort(reason) }),
+    reason);
+  const controller = new AbortController();
+  const wait = hf.lock("signal", { signal: controller.signal });
+  const released = held.release();
+  controller.abort(reason);
+  await assert.rejects(wait, reason);
+  await released;
+  await (await hf.lock("signal", { wait: 2000 })).release();
+});
+
+test("several names are granted together", async (t) => {
+  const hf = await client(t, broker);
+  const lock = await hf.lock(["from", "to"]);
+  const [a, b] = lock;
+  assert.deepEqual([a.name, b.name], ["from", "to"]);
+  assert.deepEqual([a.fence, b.fence], lock.fences);
+  await assert.rejects(hf.lock(["to", "else"], { wait: 0 }), BusyError);
+  await lock.release();
+  await hf.using(["to", "else"], { wait: 0 }, () => {});
+});
+
+test("shared, upgradable, semaphore and tree", async (t) => {
+  const hf = await client(t, broker);
+  const readers = await Promise.all([hf.shared("kind"), hf.shared("kind")]);
+  const upgradable = await hf.upgradable("kind");
+  await assert.rejects(upgradable.upgrade({ wait: 0 }), BusyError);
+  const upgrade = upgradable.upgrade();
+  for (const reader of readers) await reader.release();
+  const writer = await upgrade;
+  assert.ok(writer.fence > upgradable.fence);
+  await assert.rejects(hf.shared("kind", { wait: 0 }), BusyError);
+  await writer.release();
+  await (await hf.shared("kind", { wait: 0 })).release();
+  await upgradable.release();
+
+  const most = await hf.semaphore("api", { limit: 3, permits: 3 });
+  await assert.rejects(hf.semaphore("api", { limit: 3, wait: 0 }), BusyError);
+  await most.give(2);
+  const one = await hf.semaphore("api", { limit: 3, permits: 2, wait: 0 });
+  await hf.resize("api", 4);
+  await (await hf.semaphore("api", { limit: 4, wait: 0 })).release();
+  await one.release();
+  await most.release();
+
+  const part = await hf.lock("shop/17", { tree: true });
+  await assert.rejects(hf.lock("shop", { tree: true, wait: 0 }), BusyError);
+  await hf.using("shop/18", { tree: true, wait: 0 }, () => {});
+  await part.release();
+});
+
+test("a lease ends, and is renewed", async (t) => {
+  const lost = promised();
+  const hf = await client(t, broker, { onLost: lost.resolve });
+  const lock = await hf.lock("lease", { lease: 400 });
+  await lock.renew(700);
+  assert.ok(lock.left() > 400 && lock.left() <= 700, String(lock.left()));
+  const { signal } = lock;
+  assert.equal(await lost.promise, lock);
+  assert.ok(signal.aborted && signal.reason instanceof LockLostError);
+  assert.ok(["expired", "deadline"].includes(signal.reason.why));
+  assert.throws(() => lock.check(), LockLostError);
+  await assert.rejects(lock.release(), LockLostError);
+});
+
+test("a loss ends using()", async (t) => {
+  const hf = await client(t, broker);
+  for (const body of [
+    (signal) => sleep(60_000, undefined, { signal }),
+    () => sleep(500),
+  ]) {
+    await assert.rejects(hf.using("loss", { lease: 200 }, body), LockLostError);
+  }
+});
+
+test("detached holds outlive their client", async (t) => {
+  const hf = await connect(broker.address);
+  const { fence } = await hf.detached("batch", { lease: 60_000, note: "n" });
+  await hf.close();
+  const other = await client(t, broker);
+  await assert.rejects(other.lock("batch", { wait: 0 }), BusyError);
+  const held = other.adopt("batch", fence);
+  await held.renew(30_000);
+  await held.release();
+  await assert.rejects(held.release(), NotHeldError);
+  await other.using("batch", { wait: 0 }, () => {});
+});
+
+test("await free takes nothing", async (t) => {
+  const hf = await client(t, broker);
+  const lock = await hf.lock("free", { note: "n" });
+  await assert.rejects(hf.awaitFree("free", { wait: 0 }), BusyError);
+  const free = hf.awaitFree("free", { wait: 5000 });
+  await sleep(50); // the broker has seen the holder
+  await lock.release();
+  assert.deepEqual(await free, { fence: lock.fence, note: "n" });
+});
+
+test("a watch tells holders, and ends", async (t) => {
+  const hf = await client(t, broker);
+  const watch = hf.watch("watched");
+  assert.deepEqual(await watch.next(), { done: false, value: null });
+  const lock = await hf.lock("watched", { note: "one" });
+  const { value } = await watch.next();
+  assert.deepEqual([value.fence, value.note], [lock.fence, "one"]);
+  await lock.note("two");
+  assert.equal((await watch.next()).value.note, "two");
+  await lock.release();
+  for await (const news of watch) {
+    assert.equal(news, null);
+    break;
+  }
+  assert.equal((await watch.next()).done, true);
+  const stop = new AbortController();
+  const other = hf.watch("watched", { signal: stop.signal });
+  await other.next();
+  const next = other.next();
+  stop.abort(new Error("enough"));
+  await assert.rejects(next, /enough/);
+});
+
+test("members are all holders", async (t) => {
+  const hf = await client(t, broker);
+  const groups = hf.members("group");
+  assert.deepEqual((await groups.next()).value, []);
+  const one = await hf.shared("group", { note: "1" });
+  assert.deepEqual((await groups.next()).value.map((m) => m.note), ["1"]);
+  const two = await hf.shared("group", { note: "2" });
+  assert.deepEqual((await groups.next()).value.map((m) => m.fence),
+    [one.fence, two.fence]);
+  await one.release();
+  assert.deepEqual((await groups.next()).value.map((m) => m.note), ["2"]);
+  groups.close();
+});
+
+test("a leader leads again after a loss", async (t) => {
+  const hf = await client(t, broker);
+  let times = 0;
+  const result = await hf.lead("leader", { lease: 200 }, async (signal) => {
+    if (++times === 2) return "done";
+    await sleep(10_000, undefined, { signal });
+  });
+  assert.deepEqual([result, times], ["done", 2]);
+});
+
+test("hooks and waiters are told", async (t) => {
+  const told = [];
+  const waits = promised();
+  const wanted = promised();
+  const hf = await client(t, broker, {
+    onWait: (lock, keys) => waits.resolve([lock.name, keys.get("position")]),
+    onGrant: (lock, waited) => told.push([lock.name, waited >= 0]),
+  });
+  const lock = await hf.lock("hooks", {
+    onWanted: (one, waiters) => wanted.resolve([one.name, waiters]) });
+  const next = hf.lock("hooks");
+  assert.deepEqual(await waits.promise, ["hooks", "1"]);
+  assert.deepEqual(await wanted.promise, ["hooks", 1]);
+  await lock.release();
+  await (await next).release();
+  assert.deepEqual(told, [["hooks", true], ["hooks", true]]);
+});
+
+test("a hook that throws ends nothing", async (t) => {
+  const warned = promised();
+  process.once("warning", warned.resolve);
+  const hf = await client(t, broker, { onLost: () => {
+    throw new Error("of a hook");
+  } });
+  await assert.rejects(hf.using("hook", { lease: 100 }, () => sleep(200)),
+    LockLostError);
+  assert.match((await warned.promise).message, /of a hook/);
+  await hf.using("hook", () => {});
+});
+
+test("close() gives all back and ends all waits", async (t) => {
+  const hf = await connect(broker.address);
+  const other = await client(t, broker);
+  const lock = await hf.lock("close");
+  const wait = assert.rejects(hf.lock("close"), { code: "CLOSED" });
+  const watch = hf.watch("close");
+  await watch.next();
+  const news = assert.rejects(watch.next(), { code: "CLOSED" });
+  const { signal } = lock;
+  await hf.close();
+  await wait;
+  await news;
+  assert.equal(signal.reason.code, "CLOSED");
+  assert.throws(() => lock.check(), LockLostError);
+  await other.using("close", { wait: 0 }, () => {});
+  await assert.rejects(hf.lock("close"), { code: "CLOSED" });
+  await hf.close();
+});
+
+test("a stopped broker is noticed by the deadline", async (t) => {
+  const own = await devBroker(t);
+  const hf = await client(t, own, { heartbeat: QUICK });
+  const lock = await hf.lock("a");
+  own.child.kill("SIGSTOP");
+  const begin = performance.now();
+  await once(lock.signal, "abort");
+  const took = performance.now() - begin;
+  assert.ok(took < 3 * QUICK + 300, `${took} ms`);
+  assert.equal(lock.signal.reason.why, "deadline");
+  assert.equal(lock.held, false);
+  own.child.kill("SIGCONT");
+  await (await hf.lock("a", { wait: 10_000 })).release();
+});
+
+test("arguments are checked", async (t) => {
+  const hf = await client(t, broker);
+  const wrong = [
+    () => hf.lock(""), () => hf.lock([]), () => hf.lock("a", { wait: -1 }),
+    () => hf.lock("a", { wait: NaN }), () => hf.lock("a", { timeout: 1 }),
+    () => hf.lock(Array(17).fill("a")), () => connect({ kept: 1 }),
+    () => connect("a:0"), () => connect("[::1"), () => connect(""),
+    () => connect({ user: "u" }), () => connect({ keep: "1" }),
+  ];
+  for (const call of wrong) {
+    await assert.rejects(async () => call(), UsageError, String(call));
+  }
+});
+
+test("no broker is a clear error", async () => {
+  const begin = performance.now();
+  await assert.rejects(connect(`127.0.0.1:${await freePort()}`), (error) => {
+    assert.ok(error instanceof UnavailableError);
+    assert.deepEqual([error.code, error.retry], ["GONE", true]);
+    return true;
+  });
+  assert.ok(performance.now() - begin < 2000);
+});
