@@ -186,8 +186,16 @@ class Player(Lane):
                                    else 0.02):
             permits = self.random.choice((1, 1, 2, 5))
             line += f" permits={permits}"
+        delay = 0
+        # In a race nobody knows whether it came after a grant.
+        held = self.model.locks[name].granted()
+        if not permits and not fence and busy == () and len(held) == 1 and \
+                held[0].count == 1 and self.random.random() < 0.1:
+            delay = self.random.choice((20, 60))
+            line += f" delay={delay}ms"
+            self.not_before[name] = time.monotonic() + delay / 1000
         client.send(line)
-        return actor, ("unlock", name, actor, tag, fence, permits)
+        return actor, ("unlock", name, actor, tag, fence, permits, delay)
 
     def step_give_back(self, busy=()):
         """By any client: mostly a detached hold, or what a session holds."""

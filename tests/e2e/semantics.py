@@ -268,7 +268,7 @@ class Model:
         else:
             self.say(actor, ask.tag, "ERR", code)
 
-    def step_unlock(self, name, actor, tag, fence=None, permits=0):
+    def step_unlock(self, name, actor, tag, fence=None, permits=0, delay=0):
         """`fence`: "stale" or None. `permits`: so many; 0: the hold."""
         lock = self.lock(name)
         ticket = lock.of(actor)
@@ -289,6 +289,7 @@ class Model:
             self.say(actor, tag, "OK", ticket.count)
         else:
             self.strike(lock, ticket)
+            lock.barred = max(lock.barred, delay)
             self.say(actor, tag, "OK", 0)
             self.serve(lock)
 
