@@ -50,6 +50,12 @@ CLIENTS = (
            [["python3", "proto/clients/python/tests/run.py"]]),
     Client("aio", ["python3"], [],
            "python3 proto/clients/python/driver.py --aio"),
+    Client("node", ["node", "npm"],
+           [["npm", "--prefix", "proto/clients/node", "ci", "--silent"],
+            ["npm", "--prefix", "proto/clients/node", "run", "--silent",
+             "build"]],
+           "node proto/clients/node/driver.mjs",
+           [["node", "proto/clients/node/tests/run.mjs"]]),
 )
 
 
