@@ -177,7 +177,7 @@ PLANTED = {
         "code == ERROR_DRAINING) {\n",
         "CANCELLED is told before the grant is given back"),
     "ttl-beyond-keep": (
-        "session_silence_us",
+        "session_silence_bound_us",
         "    if (session->keep_us > 0)\n        return session->keep_us;\n", "",
         "ttl_ms tells more than keep="),
     "kill-keeps": ("session_was_killed",
