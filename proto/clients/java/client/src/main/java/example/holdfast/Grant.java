@@ -1,0 +1,69 @@
+package example.holdfast;
+
+import java.util.List;
+import java.util.concurrent.CopyOnWriteArrayList;
+
+/**
+ * One lock that was granted. The core alone writes to it; any thread reads
+ * the volatile fields.
+ */
+final class Grant {
+    /** What a hold is known by: another owner's, or an earlier one, is not. */
+    record Key(String name, String owner, long fence) {
+    }
+
+    private static final double NEVER = Double.NEGATIVE_INFINITY;
+
+    final Key key;
+    /** By the clock of the client; nothing is believed beyond it. */
+    volatile double deadline = NEVER;
+    /** Why it was lost; null: it was not. */
+    volatile String lost;
+    /** The client has sent its last UNLOCK. */
+    volatile boolean released;
+    /** Calls of LOCK that were granted, less those of UNLOCK. */
+    int entries;
+    boolean upgrade;
+    boolean wanted;
+    /** A hold with lease= has a deadline of its own (6.5). */
+    boolean leased;
+    /** Its lease is longer than its ttl_ms: only HELD moves the deadline. */
+    boolean outlasts;
+    /** The present connection has not claimed it yet. */
+    boolean unclaimed;
+    /** The call that is answered once the hold is confirmed. */
+    Call confirming;
+    /** The objects that are told of its loss. */
+    final List<Hold> users = new CopyOnWriteArrayList<>();
+
+    Grant(String name, String owner, long fence) {
+        key = new Key(name, owner, fence);
+    }
+
+    String name() {
+        return key.name();
+    }
+
+    String owner() {
+        return key.owner();
+    }
+
+    long fence() {
+        return key.fence();
+    }
+
+    /** Why it is lost, also by its deadline; null: it is not. */
+    String why(double now) {
+        boolean late = !released && deadline != NEVER && now >= deadline;
+        return lost == null && late ? "deadline" : lost;
+    }
+
+    boolean usable() {
+        return lost == null && !released;
+    }
+
+    /** Seconds for which it can be relied on; 0: not any more. */
+    double left(double now) {
+        return usable() ? Math.max(0, deadline - now) : 0;
+    }
+}
