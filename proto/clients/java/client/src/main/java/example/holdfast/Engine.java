@@ -1,0 +1,353 @@
+package example.holdfast;
+
+import java.io.IOException;
+import java.net.InetSocketAddress;
+import java.net.StandardSocketOptions;
+import java.nio.ByteBuffer;
+import java.nio.channels.SelectionKey;
+import java.nio.channels.Selector;
+import java.nio.channels.SocketChannel;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.Consumer;
+import java.util.function.Supplier;
+import javax.net.ssl.SSLContext;
+import javax.net.ssl.SSLException;
+
+/**
+ * The thread behind a client: its socket, its timer, its hooks.
+ *
+ * <p>One mutex guards the core, the socket and TLS; nobody waits with it. A
+ * caller encodes and sends its request itself. The thread reads, keeps the
+ * deadlines, and calls the hooks, without the mutex. Connecting blocks, so it
+ * has a thread of its own.
+ */
+final class Engine {
+    /** For one address: the connection, and the TLS handshake. */
+    private static final int CONNECT_MS = 3000;
+    /** For the answer to QUIT, in seconds. */
+    private static final double CLOSE = 2;
+    /** Bytes that a broker leaves unread. */
+    private static final int UNSENT_MAX = 4 << 20;
+
+    final Core core;
+    private final Consumer<Event> act;
+    private final SSLContext context;
+    private final String serverName;
+    private final Places places;
+    private final ReentrantLock mutex = new ReentrantLock();
+    private final Selector selector;
+    private final ByteBuffer input = ByteBuffer.allocateDirect(65536);
+
+    // with the mutex
+    private Thread thread;
+    private SocketChannel channel;
+    private Tls tls;
+    private ByteBuffer unsent = ByteBuffer.allocate(0);
+    private List<Event> events = new ArrayList<>();
+    private double until;
+    private double end = Calls.FOREVER;
+    private boolean over;
+
+    // the thread's
+    private SocketChannel registered;
+    private SelectionKey key;
+
+    /** `act` gets all events but Answered, without the mutex. */
+    Engine(Options options, Consumer<Event> act) {
+        this.act = act;
+        context = options.context();
+        serverName = options.serverName;
+        places = new Places(options.addresses);
+        core = new Core(options.settings(), Clock::now, Math::random);
+        try {
+            selector = Selector.open();
+        } catch (IOException failure) {
+            throw Failure.gone("no selector: " + failure).exception();
+        }
+    }
+
+    // --- callers
+
+    /** Makes calls under the mutex. Each waiter is done with its answer. */
+    List<Call> begin(Supplier<List<Call>> make) {
+        if (Thread.currentThread() == thread) {
+            throw new UsageException("a hook must not wait for the broker");
+        }
+        List<Call> calls;
+        mutex.lock();
+        try {
+            calls = make.get();
+            for (Call call : calls) {
+                call.waiter = new CompletableFuture<>();
+            }
+            settle();
+        } finally {
+            mutex.unlock();
+        }
+        tellTheRest();
+        return calls;
+    }
+
+    /** Something that has no answer. */
+    void act(Runnable what) {
+        mutex.lock();
+        try {
+            what.run();
+            settle();
+        } finally {
+            mutex.unlock();
+        }
+        tellTheRest();
+    }
+
+    /** Nobody waits any more. A lock that came is given back. */
+    void giveUp(List<Call> calls) {
+        act(() -> {
+            for (Call call : calls) {
+                if (!call.done) {
+                    if (!call.verb.equals("UNLOCK")) {
+                        core.abandon(call);
+                    }
+                } else if (call.verb.equals("LOCK") && call.failure == null) {
+                    for (Grant grant : call.grants) {
+                        grant.users.remove(call.user);
+                        Call undo = call.detached
+                                ? core.detached("UNLOCK", grant, "")
+                                : core.unlock(grant, "");
+                        undo.own = true;
+                    }
+                }
+                call.own = true; // others go on without a caller
+            }
+        });
+    }
+
+    /** Gives back all, and ends the thread. */
+    void close() {
+        Thread ending;
+        mutex.lock();
+        try {
+            boolean quits = core.link == Calls.Link.OPEN;
+            core.close();
+            end = quits ? Clock.now() + CLOSE : 0;
+            settle();
+            ending = thread;
+            over |= thread == null;
+            selector.wakeup();
+        } finally {
+            mutex.unlock();
+        }
+        tellTheRest();
+        if (ending != null && ending != Thread.currentThread()) {
+            try {
+                ending.join((long) (CLOSE * 1000) + 1000);
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+            }
+        }
+    }
+
+    /** The thread has ended: its callers tell. */
+    private void tellTheRest() {
+        List<Event> rest;
+        mutex.lock();
+        try {
+            if (!over || events.isEmpty()) {
+                return;
+            }
+            rest = events;
+            events = new ArrayList<>();
+        } finally {
+            mutex.unlock();
+        }
+        tell(rest);
+    }
+
+    // --- with the mutex
+
+    /** After each use of the core: sends, connects, tells. */
+    private void settle() {
+        send(core.take());
+        if (core.link == Calls.Link.PAUSE && Clock.now() >= core.dialAt) {
+            core.dialing();
+            start(this::dial, "holdfast-dial");
+        }
+        for (Event event : core.events()) {
+            if (event instanceof Event.Answered answered
+                    && answered.call().user != null
+                    && answered.call().failure == null) {
+                // LOST may be the next line
+                answered.call().user.granted(answered.call().grants);
+            }
+            events.add(event);
+        }
+        if (thread == null) {
+            if (core.link != Calls.Link.IDLE
+                    && core.link != Calls.Link.CLOSED) {
+                thread = start(this::run, "holdfast");
+            }
+        } else if (Thread.currentThread() != thread
+                && (!events.isEmpty() || unsent.hasRemaining()
+                        || core.due() < until)) {
+            selector.wakeup();
+        }
+    }
+
+    private static Thread start(Runnable what, String name) {
+        Thread started = new Thread(what, name);
+        started.setDaemon(true);
+        started.start();
+        return started;
+    }
+
+    private void send(byte[] data) {
+        if (channel == null || data.length == 0 && !unsent.hasRemaining()) {
+            return;
+        }
+        try {
+            byte[] sealed = tls != null && data.length > 0
+                    ? tls.encrypt(data) : data;
+            if (unsent.hasRemaining()) {
+                unsent = ByteBuffer.allocate(
+                        unsent.remaining() + sealed.length)
+                        .put(unsent).put(sealed).flip();
+            } else {
+                unsent = ByteBuffer.wrap(sealed);
+            }
+            channel.write(unsent);
+            if (unsent.remaining() > UNSENT_MAX) {
+                ended("the broker does not read", false);
+            }
+        } catch (IOException failure) {
+            ended(failure.toString(), false);
+        }
+    }
+
+    /** The connection has: turn() closes the socket. */
+    private void ended(String reason, boolean ofTls) {
+        unsent = ByteBuffer.allocate(0);
+        end = 0;
+        core.lost(reason, ofTls);
+    }
+
+    private void receive() {
+        if (channel == null) {
+            return;
+        }
+        try {
+            input.clear();
+            if (channel.read(input) < 0) {
+                ended("the broker has closed the connection", false);
+                return;
+            }
+            input.flip();
+            core.receive(tls == null ? input : tls.decrypt(input));
+        } catch (SSLException failure) {
+            ended(failure.toString(), true);
+        } catch (IOException failure) {
+            ended(failure.toString(), false);
+        }
+    }
+
+    /** All that is due; the seconds until the next turn, negative: over. */
+    private double turn() throws IOException {
+        if (Clock.now() >= core.due()) {
+            receive(); // an answer that has come counts
+            core.tick();
+        }
+        settle();
+        boolean closed = core.link == Calls.Link.CLOSED;
+        boolean needed = core.link.connected()
+                || closed && Clock.now() < end;
+        if (channel != null && !needed) {
+            channel.close();
+            channel = null;
+            tls = null;
+            unsent = ByteBuffer.allocate(0);
+        }
+        if (closed && channel == null) {
+            over = true;
+            return -1;
+        }
+        if (channel != registered) {
+            registered = channel;
+            key = channel == null ? null
+                    : channel.register(selector, SelectionKey.OP_READ);
+        }
+        if (key != null) {
+            key.interestOps(SelectionKey.OP_READ | (unsent.hasRemaining()
+                    ? SelectionKey.OP_WRITE : 0));
+        }
+        until = closed ? end : core.due();
+        return Math.max(0, until - Clock.now());
+    }
+
+    // --- the thread
+
+    private void run() {
+        try {
+            while (true) {
+                double pause;
+                List<Event> told;
+                mutex.lock();
+                try {
+                    pause = turn();
+                    told = events;
+                    events = new ArrayList<>();
+                } finally {
+                    mutex.unlock();
+                }
+                tell(told);
+                if (pause < 0) {
+                    selector.close();
+                    return;
+                }
+                wait(pause);
+            }
+        } catch (IOException failure) {
+            throw new IllegalStateException(failure); // of the selector
+        }
+    }
+
+    private void wait(double pause) throws IOException {
+        long ms = (long) Math.ceil(Math.min(pause, 3600) * 1000);
+        if (ms == 0) {
+            selector.selectNow();
+        } else {
+            selector.select(ms);
+        }
+        if (selector.selectedKeys().isEmpty()) {
+            return;
+        }
+        selector.selectedKeys().clear();
+        mutex.lock();
+        try {
+            if (channel == registered && key != null && key.isValid()
+                    && key.isReadable()) {
+                receive();
+            }
+        } finally {
+            mutex.unlock();
+        }
+    }
+
+    private void tell(List<Event> told) {
+        for (Event event : told) {
+            try {
+                if (!(event instanceof Event.Answered answered)) {
+                    act.accept(event);
+                } else if (answered.call().waiter != null) {
+                    answered.call().waiter.complete(null);
+                }
+            } catch (RuntimeException | Error failure) {
+                // A hook must not end the thread.
+                System.getLogger("holdfast").log(System.Logger.Level.ERROR,
+                        "a hook of holdfast has failed", failure);
+            }
+        }
+    }
+
+}
