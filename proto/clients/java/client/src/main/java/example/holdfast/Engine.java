@@ -350,4 +350,87 @@ final class Engine {
         }
     }
 
+    // --- connecting
+
+    /** Tries one place, in a thread of its own. */
+    private void dial() {
+        SocketChannel made = null;
+        Tls[] sealed = new Tls[1];
+        Failure failure = null;
+        try {
+            if (!core.more) {
+                places.begin();
+            }
+            made = connect(places.next(), sealed);
+        } catch (SSLException error) {
+            failure = Failure.tls(error.toString());
+        } catch (IOException | RuntimeException error) {
+            failure = Failure.gone(error.toString());
+        }
+        mutex.lock();
+        try {
+            if (core.link != Calls.Link.DIALING) {
+                shut(made);
+                return;
+            }
+            if (made == null) {
+                core.failed(failure, places.more());
+            } else {
+                channel = made;
+                tls = sealed[0];
+                core.connected(places.more());
+                if (tls != null) { // bytes may have come with the handshake
+                    decryptFirst();
+                }
+            }
+            settle();
+            selector.wakeup();
+        } finally {
+            mutex.unlock();
+        }
+    }
+
+    private void decryptFirst() {
+        try {
+            core.receive(tls.decrypt(ByteBuffer.allocate(0)));
+        } catch (SSLException failure) {
+            ended(failure.toString(), true);
+        }
+    }
+
+    private SocketChannel connect(Places.Endpoint place, Tls[] sealed)
+            throws IOException {
+        boolean inet = place.address() instanceof InetSocketAddress;
+        SocketChannel made = inet ? SocketChannel.open()
+                : SocketChannel.open(place.address());
+        try {
+            if (inet) {
+                made.socket().connect(place.address(), CONNECT_MS);
+                made.setOption(StandardSocketOptions.TCP_NODELAY, true);
+                made.setOption(StandardSocketOptions.SO_KEEPALIVE, true);
+            }
+            if (context != null && inet) {
+                made.socket().setSoTimeout(CONNECT_MS);
+                sealed[0] = new Tls(context, serverName != null ? serverName
+                        : place.host(), place.port());
+                sealed[0].shake(made.socket());
+            }
+            made.configureBlocking(false);
+            return made;
+        } catch (IOException | RuntimeException failure) {
+            shut(made);
+            throw failure;
+        }
+    }
+
+    private static void shut(SocketChannel made) {
+        if (made != null) {
+            try {
+                made.close();
+            } catch (IOException failure) {
+                System.getLogger("holdfast").log(
+                        System.Logger.Level.DEBUG, "close", failure);
+            }
+        }
+    }
 }
