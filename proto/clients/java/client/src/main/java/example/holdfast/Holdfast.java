@@ -225,6 +225,120 @@ public final class Holdfast implements AutoCloseable {
     }
 
     /**
+     * Work that a lock protects.
+     *
+     * @param <T> its result
+     * @param <E> what it may throw
+     */
+    @FunctionalInterface
+    public interface Work<T, E extends Exception> {
+        /**
+         * Does the work.
+         *
+         * @param hold the lock
+         * @return the result
+         * @throws E as it likes
+         */
+        T run(Hold hold) throws E;
+    }
+
+    /**
+     * Work without a result.
+     *
+     * @param <E> what it may throw
+     */
+    @FunctionalInterface
+    public interface Task<E extends Exception> {
+        /**
+         * Does the work.
+         *
+         * @param hold the lock
+         * @throws E as it likes
+         */
+        void run(Hold hold) throws E;
+    }
+
+    /**
+     * Runs work with an exclusive lock. At the loss of the lock the thread is
+     * interrupted, and this throws a {@link LockLostException}.
+     *
+     * @param <E> what the work may throw
+     * @param name of the lock
+     * @param task the work
+     * @throws E of the work
+     */
+    public <E extends Exception> void runLocked(String name, Task<E> task)
+            throws E {
+        runLocked(name, Ask.plain(), task);
+    }
+
+    /**
+     * Runs work with a lock.
+     *
+     * @param <E> what the work may throw
+     * @param name of the lock
+     * @param ask as for {@link #lock(String, Ask)}; and
+     *     {@link Ask#interrupts}
+     * @param task the work
+     * @throws E of the work
+     */
+    public <E extends Exception> void runLocked(String name, Ask ask,
+            Task<E> task) throws E {
+        this.<Void, E>callLocked(name, ask, hold -> {
+            task.run(hold);
+            return null;
+        });
+    }
+
+    /**
+     * Runs work with a lock, and returns its result.
+     *
+     * @param <T> the result
+     * @param <E> what the work may throw
+     * @param name of the lock
+     * @param ask as for {@link #runLocked(String, Ask, Task)}
+     * @param work the work
+     * @return the result
+     * @throws E of the work
+     */
+    public <T, E extends Exception> T callLocked(String name, Ask ask,
+            Work<T, E> work) throws E {
+        Interrupter interrupter = new Interrupter(ask);
+        try (Hold hold = lock(name, interrupter.ask())) {
+            try {
+                return work.run(hold);
+            } catch (Exception failure) {
+                interrupter.lost(failure);
+                throw failure;
+            } finally {
+                interrupter.end();
+            }
+        }
+    }
+
+    /**
+     * A lock as {@link java.util.concurrent.locks.Lock}. It is re-entrant:
+     * its owner is the thread. It has no conditions.
+     *
+     * @param name of the lock
+     * @return a lock; others of the same name and client are the same lock
+     */
+    public Lock asLock(String name) {
+        return asLock(name, Ask.plain());
+    }
+
+    /**
+     * A lock as {@link java.util.concurrent.locks.Lock}.
+     *
+     * @param name of the lock
+     * @param ask the kind of the lock and so on; owner and wait are not used
+     * @return a lock
+     */
+    public Lock asLock(String name, Ask ask) {
+        return new ThreadLock(this, name, ask);
+    }
+
+    /**
      * Takes a lock that outlives this client.
      *
      * @param name of the lock

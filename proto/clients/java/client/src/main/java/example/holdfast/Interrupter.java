@@ -1,0 +1,67 @@
+package example.holdfast;
+
+import java.util.concurrent.locks.ReentrantLock;
+
+/** Interrupts the thread of some work at the loss of its lock. */
+final class Interrupter {
+    private final Ask asked;
+    private final Thread worker = Thread.currentThread();
+    private final ReentrantLock mutex = new ReentrantLock();
+    private boolean ended;
+    private String why;
+
+    Interrupter(Ask ask) {
+        asked = ask;
+    }
+
+    /** The ask whose loss interrupts. */
+    Ask ask() {
+        return asked.onLost(hold -> {
+            if (asked.interrupts) {
+                interrupt(hold.lost().orElse("gone"));
+            }
+            if (asked.onLost != null) {
+                asked.onLost.accept(hold);
+            }
+        });
+    }
+
+    private void interrupt(String reason) {
+        mutex.lock();
+        try {
+            if (!ended) {
+                why = reason;
+                worker.interrupt();
+            }
+        } finally {
+            mutex.unlock();
+        }
+    }
+
+    /** The work is over: the interrupt was for it alone. */
+    void end() {
+        mutex.lock();
+        try {
+            ended = true;
+            if (why != null) {
+                Thread.interrupted();
+            }
+        } finally {
+            mutex.unlock();
+        }
+    }
+
+    /** LockLostException in place of what the interrupted work throws. */
+    void lost(Exception failure) {
+        mutex.lock();
+        try {
+            if (why != null) {
+                HoldfastException lost = Failure.lost(why).exception();
+                lost.initCause(failure);
+                throw lost;
+            }
+        } finally {
+            mutex.unlock();
+        }
+    }
+}
