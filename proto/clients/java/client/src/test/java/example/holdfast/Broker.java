@@ -1,0 +1,57 @@
+package example.holdfast;
+
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import org.junit.jupiter.api.Assumptions;
+
+/** A broker of `holdfastd --dev=0`: its Redis ends with it. */
+final class Broker implements AutoCloseable {
+    final String address;
+    private final Process process;
+
+    private Broker(Process process, String address) {
+        this.process = process;
+        this.address = address;
+    }
+
+    /** The program is $HOLDFASTD, or build/holdfastd of the tree. */
+    static Broker start() throws IOException {
+        String given = System.getenv("HOLDFASTD");
+        Path program = given != null ? Path.of(given)
+                : Path.of("../../../../build/holdfastd");
+        Assumptions.assumeTrue(Files.isExecutable(program),
+                "no holdfastd: " + program);
+        Process process = new ProcessBuilder(program.toString(), "--dev=0")
+                .redirectErrorStream(true).start();
+        BufferedReader lines = new BufferedReader(new InputStreamReader(
+                process.getInputStream(), StandardCharsets.UTF_8));
+        for (String line = lines.readLine(); line != null;
+                line = lines.readLine()) {
+            if (line.startsWith("listening on ")) {
+                Thread rest = new Thread(() -> lines.lines()
+                        .forEach(ignored -> { }), "broker-output");
+                rest.setDaemon(true);
+                rest.start();
+                return new Broker(process,
+                        line.substring("listening on ".length()).strip());
+            }
+        }
+        throw new IOException("holdfastd --dev=0 has ended");
+    }
+
+    /** The broker takes no more steps. */
+    void stop() throws IOException, InterruptedException {
+        new ProcessBuilder("kill", "-STOP", Long.toString(process.pid()))
+                .start().waitFor();
+    }
+
+    @Override
+    public void close() {
+        process.descendants().forEach(ProcessHandle::destroyForcibly);
+        process.destroyForcibly();
+    }
+}

@@ -1,0 +1,339 @@
+package example.holdfast;
+
+import static java.time.Duration.ofMillis;
+import static java.time.Duration.ofSeconds;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.time.Duration;
+import java.util.List;
+import java.util.Optional;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicReference;
+import java.util.concurrent.locks.Lock;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/** Two clients at a broker. */
+@Timeout(30)
+class HoldfastTest {
+    private static final Ask NOW = Ask.within(Duration.ZERO);
+    private static Broker broker;
+    private Holdfast hf;
+    private Holdfast other;
+
+    @BeforeAll
+    static void begin() throws IOException {
+        broker = Broker.start();
+    }
+
+    @AfterAll
+    static void end() {
+        if (broker != null) {
+            broker.close();
+        }
+    }
+
+    @BeforeEach
+    void connect() {
+        hf = Holdfast.connect(Options.at(broker.address));
+        other = Holdfast.connect(Options.at(broker.address));
+    }
+
+    @AfterEach
+    void close() {
+        hf.close();
+        other.close();
+    }
+
+    @Test
+    void aLockExcludesOthersUntilItIsClosed() {
+        long fence;
+        try (Hold hold = hf.lock("j/lock", Ask.within(ofSeconds(5))
+                .note("inventory"))) {
+            hold.check();
+            fence = hold.fence();
+            assertTrue(hold.left().compareTo(ofSeconds(1)) > 0);
+            assertThrows(BusyException.class,
+                    () -> other.lock("j/lock", NOW));
+            HoldfastException late = assertThrows(TimedOutException.class,
+                    () -> hf.lock("j/lock", Ask.within(ofMillis(50))));
+            assertEquals("TIMEOUT", late.code());
+            assertTrue(late.retry());
+        }
+        try (Hold next = other.lock("j/lock", NOW)) {
+            assertTrue(next.fence() > fence);
+        }
+    }
+
+    @Test
+    void aHoldThatWasGivenBackIsNotHeld() {
+        Hold hold = hf.lock("j/over");
+        hold.close();
+        hold.close();
+        assertFalse(hold.held());
+        assertThrows(NotHeldException.class, hold::check);
+        assertThrows(NotHeldException.class, hold::release);
+    }
+
+    @Test
+    void aLossInterruptsTheWork() {
+        LockLostException lost = assertThrows(LockLostException.class,
+                () -> hf.runLocked("j/run", Ask.plain().lease(ofMillis(300)),
+                        hold -> Thread.sleep(20_000)));
+        assertEquals("expired", lost.why().equals("deadline") ? "expired"
+                : lost.why());
+        assertTrue(lost.getCause() instanceof InterruptedException);
+        assertFalse(Thread.currentThread().isInterrupted());
+    }
+
+    @Test
+    void aLossIsToldOnce() throws InterruptedException {
+        AtomicInteger told = new AtomicInteger();
+        Hold hold = hf.lock("j/lost", Ask.plain().lease(ofMillis(200))
+                .onLost(each -> told.incrementAndGet()));
+        assertTrue(hold.awaitLost(ofSeconds(5)));
+        assertThrows(LockLostException.class, hold::check);
+        assertThrows(LockLostException.class, hold::close);
+        assertEquals(1, told.get());
+    }
+
+    @Test
+    void aCancelledWaitLeavesNothing() throws InterruptedException {
+        Hold first = hf.lock("j/cancel");
+        CompletableFuture<Hold> wait = other.lockAsync("j/cancel");
+        wait.cancel(true);
+        first.close();
+        hf.lock("j/cancel", Ask.within(ofSeconds(5))).close();
+        other.lock("j/cancel", Ask.within(ofSeconds(5))).close();
+    }
+
+    @Test
+    void aGrantThatCrossesACancelIsGivenBack() {
+        for (int i = 0; i < 200; i++) {
+            other.lockAsync("j/cross").cancel(true);
+            hf.lock("j/cross", Ask.within(ofSeconds(5))).close();
+        }
+    }
+
+    @Test
+    void anInterruptEndsAWait() throws InterruptedException {
+        Hold first = hf.lock("j/interrupt");
+        CountDownLatch asked = new CountDownLatch(1);
+        AtomicReference<Object> seen = new AtomicReference<>();
+        Thread waiter = new Thread(() -> {
+            asked.countDown();
+            try {
+                other.lock("j/interrupt");
+            } catch (CancelledException e) {
+                seen.set(Thread.currentThread().isInterrupted());
+            }
+        });
+        waiter.start();
+        asked.await();
+        waiter.interrupt();
+        waiter.join();
+        assertEquals(true, seen.get());
+        first.close();
+        hf.lock("j/interrupt", Ask.within(ofSeconds(5))).close();
+    }
+
+    @Test
+    void anAsyncLockChains() {
+        String done = hf.lockAsync("j/async").thenCompose(hold ->
+                hold.releaseAsync().thenApply(nothing -> hold.name())).join();
+        assertEquals("j/async", done);
+        other.lock("j/async", NOW).close();
+    }
+
+    @Test
+    void severalNamesAreOneHold() {
+        try (Hold both = hf.lock(List.of("j/from", "j/to"), NOW)) {
+            assertEquals(2, both.fences().size());
+            assertThrows(BusyException.class, () -> other.lock("j/to", NOW));
+        }
+        other.lock(List.of("j/to", "j/from"), NOW).close();
+    }
+
+    @Test
+    void sharedUpgradableAndSemaphore() {
+        try (Hold reader = hf.lock("j/kinds", Ask.shared());
+                Hold second = other.lock("j/kinds",
+                        Ask.upgradable().until(Duration.ZERO))) {
+            assertThrows(BusyException.class,
+                    () -> hf.lock("j/kinds", NOW));
+            reader.close();
+            try (Hold writer = second.upgrade(Ask.within(ofSeconds(5)))) {
+                assertTrue(writer.held());
+            }
+        }
+        Ask two = Ask.semaphore(3, 2).until(Duration.ZERO);
+        try (Hold permits = hf.lock("j/permits", two)) {
+            assertThrows(BusyException.class,
+                    () -> other.lock("j/permits", two));
+            permits.give(1);
+            other.lock("j/permits", two).close();
+        }
+    }
+
+    @Test
+    void aTreeExcludesThoseBelow() {
+        try (Hold part = hf.lock("j/shop/17", NOW.tree())) {
+            assertTrue(part.held());
+            assertThrows(BusyException.class,
+                    () -> other.lock("j/shop", NOW.tree()));
+            other.lock("j/shop/18", NOW.tree()).close();
+        }
+    }
+
+    @Test
+    void aLockOfTheThreadIsReentrant() throws InterruptedException {
+        Lock lock = hf.asLock("j/thread");
+        Lock same = hf.asLock("j/thread");
+        lock.lock();
+        same.lock();
+        AtomicInteger taken = new AtomicInteger();
+        Thread thread = new Thread(() -> taken.set(lock.tryLock() ? 1 : -1));
+        thread.start();
+        thread.join();
+        assertEquals(-1, taken.get());
+        lock.unlock();
+        assertThrows(BusyException.class, () -> other.lock("j/thread", NOW));
+        same.unlock();
+        assertThrows(IllegalMonitorStateException.class, lock::unlock);
+        Lock theirs = other.asLock("j/thread");
+        assertTrue(theirs.tryLock(1, TimeUnit.SECONDS));
+        assertFalse(lock.tryLock(20, TimeUnit.MILLISECONDS));
+        theirs.unlock();
+        Thread.currentThread().interrupt();
+        assertThrows(InterruptedException.class, lock::lockInterruptibly);
+    }
+
+    @Test
+    void aDetachedHoldOutlivesItsClient() {
+        Detached batch = hf.detached("j/batch",
+                NOW.lease(ofSeconds(60)));
+        hf.close();
+        assertThrows(BusyException.class, () -> other.lock("j/batch", NOW));
+        Detached found = other.adopt("j/batch", batch.fence());
+        found.renew(ofSeconds(30));
+        found.release();
+        other.lock("j/batch", NOW).close();
+        assertThrows(NotHeldException.class, found::release);
+    }
+
+    @Test
+    void aWatchTellsTheHolder() {
+        try (Watch<Optional<Member>> watch = other.watch("j/leader");
+                Watch<Optional<Member>> second = other.watch("j/leader");
+                Watch<List<Member>> group = hf.members("j/leader")) {
+            assertTrue(watch.next().isEmpty());
+            assertTrue(second.next().isEmpty());
+            assertTrue(group.next().isEmpty());
+            assertThrows(ConflictException.class,
+                    () -> other.members("j/leader"));
+            Hold hold = hf.lock("j/leader", Ask.plain().note("10.0.0.7:80"));
+            assertEquals("10.0.0.7:80", watch.next().get().note());
+            assertEquals(hold.fence(), second.next().get().fence());
+            assertEquals(hold.fence(), group.next().get(0).fence());
+            hold.note("10.0.0.8:80");
+            hold.close();
+            Optional<Member> last = watch.next();
+            while (last.isPresent()) {
+                last = watch.next();
+            }
+            watch.close();
+            assertFalse(watch.hasNext());
+        }
+    }
+
+    @Test
+    void aWaitForAFreeLockTakesNothing() {
+        Hold hold = hf.lock("j/deploy", Ask.plain().note("v2"));
+        assertThrows(TimedOutException.class,
+                () -> other.awaitFree("j/deploy", ofMillis(20)));
+        CompletableFuture<Freed> free = other.awaitFreeAsync("j/deploy",
+                null);
+        hold.close();
+        free.join();
+        hf.lock("j/deploy", NOW).close();
+    }
+
+    @Test
+    void aLeaderLeadsAgainAfterALoss() throws Exception {
+        AtomicInteger terms = new AtomicInteger();
+        int result = hf.lead("j/lead", Ask.plain().lease(ofMillis(200)),
+                hold -> {
+                    if (terms.incrementAndGet() == 1) {
+                        Thread.sleep(20_000);
+                    }
+                    return terms.get();
+                });
+        assertEquals(2, result);
+    }
+
+    @Test
+    void othersThatWaitAreTold() throws Exception {
+        CompletableFuture<Long> wanted = new CompletableFuture<>();
+        try (Hold hold = hf.lock("j/wanted", Ask.plain().onWanted(
+                (each, waiters) -> wanted.complete(waiters)))) {
+            assertTrue(hold.held());
+            CompletableFuture<Hold> wait = other.lockAsync("j/wanted");
+            assertEquals(1, wanted.get(5, TimeUnit.SECONDS));
+            wait.cancel(true);
+        }
+    }
+
+    @Test
+    void aDeadlockNamesItsCycle() {
+        Ask first = Ask.within(ofSeconds(10)).owner("t1");
+        Ask second = Ask.within(ofSeconds(10)).owner("t2");
+        Hold a = hf.lock("j/a,b", first);
+        Hold b = other.lock("j/b%", second);
+        CompletableFuture<Hold> wait = hf.lockAsync(List.of("j/b%"), first);
+        DeadlockException cycle = assertThrows(DeadlockException.class,
+                () -> other.lock("j/a,b", second));
+        assertTrue(cycle.cycle().containsAll(List.of("j/a,b", "j/b%")),
+                cycle.cycle().toString());
+        b.close();
+        wait.join().close();
+        a.close();
+    }
+
+    @Test
+    void aClosedClientEndsItsWaits() {
+        Hold hold = other.lock("j/closed");
+        CompletableFuture<Hold> wait = hf.lockAsync("j/closed");
+        Hold mine = hf.lock("j/closed/mine");
+        hf.close();
+        assertTrue(assertThrows(CompletionException
+                .class, wait::join).getCause() instanceof ClosedException);
+        assertThrows(ClosedException.class, () -> hf.lock("j/late"));
+        assertEquals("closed", mine.lost().orElse(""));
+        hold.close();
+    }
+
+    @Test
+    void badArgumentsAreRefused() {
+        assertThrows(UsageException.class, () -> Options.at("host:port"));
+        assertThrows(UsageException.class,
+                () -> hf.lock(List.of(), Ask.plain()));
+        assertThrows(UsageException.class,
+                () -> hf.lock("x".repeat(300), NOW));
+        assertThrows(UsageException.class,
+                () -> Ask.within(ofSeconds(-1)));
+        assertThrows(UnavailableException.class, () -> Holdfast.connect(
+                Options.at("127.0.0.1:1").timeout(ofSeconds(3))));
+    }
+}
