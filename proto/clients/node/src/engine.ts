@@ -1,5 +1,6 @@
 /** The connection and the timer of a core. */
 
+import { setMaxListeners } from "node:events";
 import type { Socket } from "node:net";
 import { TLSSocket, type ConnectionOptions } from "node:tls";
 
@@ -80,6 +81,7 @@ export class Engine {
     });
     late.catch(() => {});
     this.settle();
+    if (signal) setMaxListeners(0, signal); // many calls may share it
     signal?.addEventListener("abort", stop as () => void);
     if (signal?.aborted) stop?.();
     try {

@@ -1,5 +1,7 @@
 /** Held locks, as the user sees them. */
 
+import { setMaxListeners } from "node:events";
+
 import "./dispose.js";
 import * as errors from "./errors.js";
 import type { Engine } from "./engine.js";
@@ -120,6 +122,7 @@ export class Lock extends View {
   get signal(): AbortSignal {
     if (this.controller === null) {
       this.controller = new AbortController();
+      setMaxListeners(0, this.controller.signal);
       if (this.loss !== null) this.controller.abort(this.loss);
     }
     return this.controller.signal;

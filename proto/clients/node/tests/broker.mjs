@@ -86,7 +86,7 @@ export async function brokers(t, count, keys = "") {
     writeFileSync(file, `listen: {tcp: ["127.0.0.1:${own}"]}
 admin: {http: ""}
 redis: {topology: single, nodes: ["127.0.0.1:${port}"], settle: 0s}
-log: {level: warn}
+log: {level: error}
 ${keys}`);
     const child = start(t, DAEMON, "-c", file);
     await reachable(own);

@@ -7,11 +7,10 @@ import { BusyError, connect, LockLostError, NotHeldError, TimedOutError,
   UnavailableError, UsageError } from "../dist/esm/index.js";
 import { client, devBroker, freePort, promised, QUICK } from "./broker.mjs";
 
-const broker = {};
+const broker = { rest: [] };
 test.before(async () => {
-  const rest = [];
-  Object.assign(broker, await devBroker({ after: (end) => rest.push(end) }),
-    { rest });
+  const all = { after: (end) => broker.rest.push(end) };
+  Object.assign(broker, await devBroker(all));
 });
 test.after(async () => {
   for (const end of broker.rest) await end();
@@ -62,6 +61,15 @@ test("a named owner enters twice", async (t) => {
   await two.release();
   await assert.rejects(two.release(), NotHeldError);
   assert.throws(() => two.check(), NotHeldError);
+});
+
+test("a released lock hears of no loss", async (t) => {
+  const hf = await client(t, broker);
+  const one = await hf.lock("entered", { owner: "o", lease: 300 });
+  const two = await hf.lock("entered", { owner: "o" });
+  await one.release();
+  await once(two.signal, "abort");
+  assert.equal(one.signal.aborted, false);
 });
 
 test("a disposed lock is given back", async (t) => {
@@ -290,6 +298,26 @@ test("a stopped broker is noticed by the deadline", async (t) => {
   assert.equal(lock.held, false);
   own.child.kill("SIGCONT");
   await (await hf.lock("a", { wait: 10_000 })).release();
+});
+
+test("one signal serves many waits", async (t) => {
+  const warnings = [];
+  const warn = (warning) => warnings.push(warning.name);
+  process.on("warning", warn);
+  t.after(() => process.off("warning", warn));
+  const hf = await client(t, broker);
+  const lock = await hf.lock("shared signal");
+  const { signal } = lock;
+  const stop = new AbortController();
+  const waits = Array.from({ length: 50 }, () => {
+    signal.addEventListener("abort", () => {});
+    return assert.rejects(hf.lock("shared signal", { signal: stop.signal }),
+      { name: "AbortError" });
+  });
+  stop.abort();
+  await Promise.all(waits);
+  await lock.release();
+  assert.deepEqual(warnings, []);
 });
 
 test("arguments are checked", async (t) => {
