@@ -17,7 +17,7 @@ class ConnectTest(rig.CoreTest):
             r.sent(), ["1 HELLO name=shop%207 heartbeat=2000 keep=30000"])
         self.assertFalse(ready.done)
         r.says("1 OK session=ab12 proto=1 keep_ms=30000")
-        self.assertEqual(r.sent(), ["2 LOCK a owner=1"])
+        self.assertEqual(r.sent(), ["2 LOCK a owner=~1"])
         self.assertTrue(ready.done)
         self.assertFalse(lock.done)
 
@@ -32,7 +32,7 @@ class ConnectTest(rig.CoreTest):
         r.says("1 OK")
         self.assertEqual(r.sent(), ["2 HELLO"])
         r.says("2 OK session=ab12 proto=1")
-        self.assertEqual(r.sent(), ["3 LOCK a owner=1"])
+        self.assertEqual(r.sent(), ["3 LOCK a owner=~1"])
         self.assertIsNone(self.answered(ready))
 
     def test_refused_user(self):
@@ -94,7 +94,7 @@ class LockTest(rig.CoreTest):
                     permits=2, mode="shared", note="n", delay=2, wanted=True,
                     detached=True, tree=True)
         self.assertEqual(r.sent(), [
-            "2 LOCK a owner=1", "3 LOCK a owner=2",
+            "2 LOCK a owner=~1", "3 LOCK a owner=~2",
             "4 LOCK a b owner=till%203 lease=1500 delay=2000 mode=shared "
             "limit=5 permits=2 note=n wanted=1 detached=1 tree=1 wait=0"])
 
@@ -102,7 +102,7 @@ class LockTest(rig.CoreTest):
         r = rig.Rig().open()
         hold = r.grant()
         call = r.core.unlock(hold)
-        self.assertEqual(r.sent(), ["3 UNLOCK a fence=7 owner=1"])
+        self.assertEqual(r.sent(), ["3 UNLOCK a fence=7 owner=~1"])
         self.assertEqual(hold.left(r.now), 0)  # from the sending on
         r.says("3 OK count=0")
         self.assertIsNone(self.answered(call))
@@ -132,11 +132,11 @@ class LockTest(rig.CoreTest):
     def test_lost_is_of_name_owner_and_fence(self):
         r = rig.Rig().open()
         hold = r.grant()
-        r.says("* LOST a fence=6 reason=gone owner=1",
-               "* LOST a fence=7 reason=gone owner=2",
-               "* LOST b fence=7 reason=gone owner=1")
+        r.says("* LOST a fence=6 reason=gone owner=~1",
+               "* LOST a fence=7 reason=gone owner=~2",
+               "* LOST b fence=7 reason=gone owner=~1")
         self.assertIsNone(hold.lost)
-        r.says("* LOST a fence=7 reason=expired owner=1")
+        r.says("* LOST a fence=7 reason=expired owner=~1")
         self.assertEqual(hold.lost, "expired")
         self.assertEqual(r.seen(model.Lost), [model.Lost(hold)])
         call = r.core.unlock(hold)
@@ -147,7 +147,7 @@ class LockTest(rig.CoreTest):
         r = rig.Rig().open()
         hold = r.grant()
         call = r.core.unlock(hold)
-        r.says("* LOST a fence=7 reason=gone owner=1", "3 ERR LOST retry=0")
+        r.says("* LOST a fence=7 reason=gone owner=~1", "3 ERR LOST retry=0")
         self.assertEqual(self.answered(call), "LOST")
         self.assertEqual(r.seen(model.Lost), [])
 
@@ -156,7 +156,7 @@ class LockTest(rig.CoreTest):
         call = r.core.unlock(r.grant())
         r.says("3 ERR LIMIT retry=1 limit=outstanding").sent()
         r.pass_time(0.3)
-        self.assertEqual(r.sent(), ["4 UNLOCK a fence=7 owner=1"])
+        self.assertEqual(r.sent(), ["4 UNLOCK a fence=7 owner=~1"])
         r.says("4 OK count=0")
         self.assertIsNone(self.answered(call))
 
@@ -164,10 +164,10 @@ class LockTest(rig.CoreTest):
         r = rig.Rig().open()
         call = r.core.lock(("a", "b"))
         r.core.abandon(call)
-        self.assertEqual(r.sent(), ["2 LOCK a b owner=1", "3 CANCEL 2"])
+        self.assertEqual(r.sent(), ["2 LOCK a b owner=~1", "3 CANCEL 2"])
         r.says("2 OK fence=7,8 ttl_ms=6000 count=1 renewed=1")
-        self.assertEqual(r.sent(), ["4 UNLOCK a fence=7 owner=1",
-                                    "5 UNLOCK b fence=8 owner=1"])
+        self.assertEqual(r.sent(), ["4 UNLOCK a fence=7 owner=~1",
+                                    "5 UNLOCK b fence=8 owner=~1"])
         r.says("3 ERR BADREQ retry=0", "4 OK count=0", "5 OK count=0")
         self.assertEqual(r.events(), [])
         self.assertEqual(r.core.holds, {})

@@ -28,7 +28,7 @@ class DeadlineTest(rig.CoreTest):
         r.pass_time(7)
         self.assertEqual(hold.lost, "deadline")
         self.assertEqual(r.seen(model.Lost), [model.Lost(hold)])
-        self.assertIn("4 UNLOCK a fence=7 owner=1", r.sent())
+        self.assertIn("4 UNLOCK a fence=7 owner=~1", r.sent())
         r.says("3 OK ttl_ms=6000")
         self.assertEqual(hold.left(r.now), 0)
 
@@ -68,7 +68,7 @@ class DeadlineTest(rig.CoreTest):
         call = r.core.lock(("a",))
         r.now += 5
         r.says("2 OK fence=7 ttl_ms=6000 count=1 renewed=1",
-               "* LOST a fence=7 reason=gone owner=1")
+               "* LOST a fence=7 reason=gone owner=~1")
         self.assertEqual(self.answered(call), "LOST")
         self.assertEqual(r.seen(model.Lost), [])
 
@@ -92,14 +92,14 @@ class DeadlineTest(rig.CoreTest):
         r.pass_time(2)
         self.assertEqual(r.sent(), ["3 HELD"])
         r.says("3 ITEM name=a fence=7 ttl_ms=6000 count=1 lease_ms=57398 "
-               "owner=1", "3 OK n=1")
+               "owner=~1", "3 OK n=1")
         self.assertAlmostEqual(call.holds[0].left(r.now), 5.94)
 
     def test_renew(self):
         r = rig.Rig().open()
         hold = r.grant()
         call = r.core.renew(hold, 20)
-        self.assertEqual(r.sent(), ["3 RENEW a fence=7 owner=1 lease=20000"])
+        self.assertEqual(r.sent(), ["3 RENEW a fence=7 owner=~1 lease=20000"])
         r.now += 1
         r.says("3 OK ttl_ms=6000 lease_ms=19798")
         self.assertIsNone(self.answered(call))
@@ -134,7 +134,7 @@ class SessionTest(rig.CoreTest):
         self.assertIs(r.core.link, Link.IDLE)
         r.core.lock(("c",))  # a new session
         r.dial()
-        self.assertEqual(r.greet(), ["5 LOCK c owner=3"])
+        self.assertEqual(r.greet(), ["5 LOCK c owner=~3"])
 
     def test_resume_claims_first_and_asks_again_for_the_rest(self):
         r = rig.Rig(keep=30).open()
@@ -149,8 +149,8 @@ class SessionTest(rig.CoreTest):
             ["4 HELLO heartbeat=2000 keep=30000 resume=ab12 gen=2"])
         r.says("4 OK session=ab12 keep_ms=30000")
         claim, again = r.sent()
-        self.assertEqual(claim, "5 CLAIM a fence=7 owner=1")
-        self.assertRegex(again, "^6 LOCK b owner=2 wait=8[0-9]{3}$")
+        self.assertEqual(claim, "5 CLAIM a fence=7 owner=~1")
+        self.assertRegex(again, "^6 LOCK b owner=~2 wait=8[0-9]{3}$")
         self.assertIn(model.Moved(), r.events())
         r.says("5 OK fence=7 ttl_ms=6000 count=1 renewed=1",
                "6 OK fence=8 ttl_ms=6000 count=1 renewed=1")
@@ -183,17 +183,17 @@ class SessionTest(rig.CoreTest):
                 r = rig.Rig(keep=30).open()
                 hold = r.grant()
                 tag = r.move()[0].split()[0]
-                lock = r.core.lock(("a",), owner="1")  # waits for the claim
+                lock = r.core.lock(("a",), owner="~1")  # waits for the claim
                 for _ in range(3):
                     r.says(f"{tag} ERR UNAVAILABLE retry=1")
                     self.assertEqual(r.sent(), [])
                     r.pass_time(0.2)
                     tag, *words = r.sent()[-1].split()
                     self.assertEqual(words, ["CLAIM", "a", "fence=7",
-                                             "owner=1"])
+                                             "owner=~1"])
                 r.says(f"{tag} {last}")
                 self.assertEqual(hold.lost, lost)
-                self.assertIn("LOCK a owner=1", r.sent()[-1])
+                self.assertIn("LOCK a owner=~1", r.sent()[-1])
                 self.assertFalse(lock.done)
 
     def test_unlock_without_answer_claims_and_unlocks_again(self):
@@ -202,7 +202,7 @@ class SessionTest(rig.CoreTest):
             hold = r.grant()
             call = r.core.unlock(hold)
             claim = r.move()[0].split()
-            self.assertEqual(claim[1:], ["CLAIM", "a", "fence=7", "owner=1"])
+            self.assertEqual(claim[1:], ["CLAIM", "a", "fence=7", "owner=~1"])
             r.says(f"{claim[0]} OK fence=7 ttl_ms=6000 count=1" if claimed
                    else f"{claim[0]} ERR LOST retry=0")
             sent = r.sent()
@@ -220,7 +220,7 @@ class SessionTest(rig.CoreTest):
         self.assertEqual(hold.lost, "deadline")
         claim = r.dial().greet()[0].split()[0]
         r.says(f"{claim} OK fence=7 ttl_ms=6000 count=1")
-        self.assertIn("UNLOCK a fence=7 owner=1", r.sent()[0])
+        self.assertIn("UNLOCK a fence=7 owner=~1", r.sent()[0])
 
     def test_keep_that_is_over_ends_the_session(self):
         r = rig.Rig(keep=5).open()
@@ -255,7 +255,7 @@ class SessionTest(rig.CoreTest):
         r.says("2 ERR DRAINING retry=1", "* DRAIN grace_ms=30000").sent()
         self.assertFalse(call.done)
         r.pass_time(0.3)
-        self.assertIn("LOCK a owner=1", r.dial().greet()[0])
+        self.assertIn("LOCK a owner=~1", r.dial().greet()[0])
 
     def test_draining_without_keep_is_told(self):
         r = rig.Rig().open()

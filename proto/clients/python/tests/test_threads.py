@@ -59,6 +59,14 @@ class LockTest(fixture.Case):
             self.assertTrue(self.taken(self.broker_, "a"))
         self.assertFalse(self.taken(self.broker_, "a"))
 
+    def test_named_owner_is_not_the_default_one(self):
+        with self.hf.lock("a") as lock:
+            for owner in ("1", "2", "3"):
+                with self.assertRaises(holdfast.Busy):
+                    self.hf.lock("a", owner=owner, wait=0).acquire()
+            with self.assertRaises(holdfast.UsageError):
+                self.hf.lock("a", owner=lock._holds[0].owner)
+
     def test_several_names(self):
         with self.hf.lock("x/1", "x/2") as (one, two):
             self.assertEqual((one.name, two.name), ("x/1", "x/2"))

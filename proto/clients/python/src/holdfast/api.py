@@ -173,6 +173,9 @@ def terms(names: Sequence[Text], args: LockArgs, **keys: Any) -> Terms:
         value = args.get(key)
         if isinstance(value, (int, float)) and not 0 <= value <= SECONDS_MAX:
             raise errors.UsageError(f"{key}={value}: seconds, from 0")
+    if str(args.get("owner") or "").startswith("~"):
+        raise errors.UsageError(f"owner={args['owner']}: it must not begin "
+                                "with ~")
     keys.update(args)
     on_lost, on_wanted = keys.pop("on_lost", None), keys.pop("on_wanted", None)
     cancel, confirm = keys.pop("cancel", None), keys.pop("confirm", True)

@@ -32,7 +32,7 @@ class Holds(Calls):
         session exclude each other (profile B)."""
         if owner is None:
             self._owners += 1
-            owner = str(self._owners)
+            owner = f"~{self._owners}"  # no named one begins so
         words = ["owner=" + encode(owner)]
         for key, seconds in (("lease", lease), ("delay", delay)):
             if seconds is not None:

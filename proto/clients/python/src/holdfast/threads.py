@@ -127,8 +127,8 @@ class Lock(View):
         """The exclusive lock above an upgradable one; release it first."""
         if not self._taken:
             raise errors.NotHeld(f"{self.name}: this object does not hold it")
-        return self._client.lock(*self._terms.names, wait=wait,
-                                 owner=self._holds[0].owner)
+        return Lock(self._client, api.terms(
+            self._terms.names, {"wait": wait}, owner=self._holds[0].owner))
 
     def wait_lost(self, timeout: Optional[float] = None) -> bool:
         """Waits until the lock is lost; False: not within `timeout`."""
