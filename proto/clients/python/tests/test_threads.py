@@ -2,7 +2,9 @@
 
 import os
 import queue
+import signal
 import threading
+import time
 import unittest
 
 import fixture
@@ -330,6 +332,38 @@ class LockTest(fixture.Case):
                 lock.check()
                 with self.assertRaises(holdfast.Busy):
                     self.hf.lock(name, wait=0).acquire()
+
+    def test_interrupted_wait(self):
+        def interrupt(_number, _frame):
+            raise KeyboardInterrupt
+
+        other = self.connect(self.broker_)
+        with other.lock("a"):
+            for after in (0.005, 0.2):  # the caller reads, the thread does
+                before = signal.signal(signal.SIGALRM, interrupt)
+                try:
+                    with self.assertRaises(KeyboardInterrupt):
+                        signal.setitimer(signal.ITIMER_REAL, after)
+                        self.hf.lock("a").acquire()
+                finally:
+                    signal.signal(signal.SIGALRM, before)
+                begin = time.monotonic()
+                for _ in range(5):
+                    with self.hf.lock("b"):
+                        pass
+                self.assertLess(time.monotonic() - begin, 1)
+        with other.lock("a", wait=2):
+            pass
+
+    def test_object_that_holds_nothing(self):
+        lock = self.hf.lock("a")
+        for _ in range(2):
+            for use in (lock.release, lock.upgrade, lock.note,
+                        lambda: lock.renew(5), lambda: lock.give(1)):
+                with self.assertRaises(holdfast.NotHeld):
+                    use()
+            with lock:
+                pass
 
     def test_fork(self):
         with self.hf.lock("a") as lock:

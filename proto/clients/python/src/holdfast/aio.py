@@ -75,8 +75,7 @@ class Lock(View):
                       confirm: bool = True) -> None:
         """Gives it back; `delay`: nobody is granted it for so long. LockLost:
         it was lost before. Without `confirm` it does not wait."""
-        if not self._taken:
-            raise errors.NotHeld(f"{self.name}: this object does not hold it")
+        self._must_hold()
         self._taken = False
         for hold in self._holds:
             if self in hold.users:
@@ -123,26 +122,28 @@ class Lock(View):
 
     async def renew(self, lease: float) -> None:
         """A new end: `lease` seconds from now."""
+        self._must_hold()
         core = self._client.core
         await self._client.ask(*[core.renew(hold, lease)
                                  for hold in self._holds])
 
     async def note(self, note: str = "") -> None:
         """Another note, which others see; none without one."""
+        self._must_hold()
         core = self._client.core
         await self._client.ask(*[core.note(hold, note)
                                  for hold in self._holds])
 
     async def give(self, permits: int) -> None:
         """Gives some permits of a semaphore back, and keeps the others."""
+        self._must_hold()
         core = self._client.core
         await self._client.ask(*[core.part(hold, permits)
                                  for hold in self._holds])
 
     def upgrade(self, wait: Optional[float] = None) -> Lock:
         """The exclusive lock above an upgradable one; release it first."""
-        if not self._taken:
-            raise errors.NotHeld(f"{self.name}: this object does not hold it")
+        self._must_hold()
         return Lock(self._client, api.terms(
             self._terms.names, {"wait": wait}, owner=self._holds[0].owner))
 
@@ -152,6 +153,10 @@ class Lock(View):
             self._gone = asyncio.Event()
         if self.lost is None:
             await self._gone.wait()
+
+    def _must_hold(self) -> None:
+        if not self._taken:
+            raise errors.NotHeld(f"{self.name}: this object does not hold it")
 
     # the client's
 

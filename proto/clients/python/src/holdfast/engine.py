@@ -113,18 +113,20 @@ class Engine:
         sock = self._sock
         end = time.monotonic() + OWN_S
         left = OWN_S
-        while not call.done and left > 0 and sock is not None:
-            readable = net.wait_readable(sock, left)
+        try:
+            while not call.done and left > 0 and sock is not None:
+                readable = net.wait_readable(sock, left)
+                with self.mutex:
+                    if not readable or sock is not self._sock:
+                        break
+                    self._receive()
+                    self._settle()
+                left = end - time.monotonic()
+        finally:  # Ctrl-C too leaves the reading to the thread
             with self.mutex:
-                if not readable or sock is not self._sock:
-                    break
-                self._receive()
-                self._settle()
-            left = end - time.monotonic()
-        with self.mutex:
-            self._reads = False
-            if self._waiting:
-                self._watch()
+                self._reads = False
+                if self._waiting:
+                    self._watch()
 
     def _watch(self) -> None:
         """From now on the thread reads."""

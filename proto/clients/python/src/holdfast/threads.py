@@ -71,8 +71,7 @@ class Lock(View):
                 confirm: bool = True) -> None:
         """Gives it back; `delay`: nobody is granted it for so long. LockLost:
         it was lost before. Without `confirm` it does not wait."""
-        if not self._taken:
-            raise errors.NotHeld(f"{self.name}: this object does not hold it")
+        self._must_hold()
         self._taken = False
         core, lost = self._client.core, self.lost
 
@@ -107,26 +106,28 @@ class Lock(View):
 
     def renew(self, lease: float) -> None:
         """A new end: `lease` seconds from now."""
+        self._must_hold()
         core = self._client.core
         self._client.engine.ask(lambda: [core.renew(hold, lease)
                                          for hold in self._holds])
 
     def note(self, note: str = "") -> None:
         """Another note, which others see; none without one."""
+        self._must_hold()
         core = self._client.core
         self._client.engine.ask(lambda: [core.note(hold, note)
                                          for hold in self._holds])
 
     def give(self, permits: int) -> None:
         """Gives some permits of a semaphore back, and keeps the others."""
+        self._must_hold()
         core = self._client.core
         self._client.engine.ask(lambda: [core.part(hold, permits)
                                          for hold in self._holds])
 
     def upgrade(self, wait: Optional[float] = None) -> Lock:
         """The exclusive lock above an upgradable one; release it first."""
-        if not self._taken:
-            raise errors.NotHeld(f"{self.name}: this object does not hold it")
+        self._must_hold()
         return Lock(self._client, api.terms(
             self._terms.names, {"wait": wait}, owner=self._holds[0].owner))
 
@@ -138,6 +139,10 @@ class Lock(View):
             if self.lost is not None:
                 self._gone.set()
         return self._gone.wait(timeout)
+
+    def _must_hold(self) -> None:
+        if not self._taken:
+            raise errors.NotHeld(f"{self.name}: this object does not hold it")
 
     # the client's, with its mutex or in its thread
 
