@@ -320,11 +320,55 @@ class LockTest(fixture.Case):
         with self.hf.lock("a") as lock, \
                 self.assertRaises(holdfast.UsageError):
             lock.acquire()
-        for wrong in ("", "a:b", ":1", "a:99999"):
+        for wrong in ("", "a:b", ":1", "a:99999", "::1", "tcp://a:4653",
+                      [], "a,"):
             with self.assertRaises(holdfast.UsageError):
+                holdfast.connect(wrong)
+        for wrong in (None, 4653, b"a", ("a", 4653)):
+            with self.assertRaises(TypeError):
                 holdfast.connect(wrong)
         with self.assertRaises(holdfast.UsageError):
             holdfast.connect("a", user="u")
+
+    def test_errors_of_arguments_have_the_value(self):
+        usage, lock, connect = holdfast.UsageError, self.hf.lock, \
+            holdfast.connect
+        for call, error, keys in (
+                (lock, TypeError, {"wait": "5s"}), (lock, usage, {"wait": -1}),
+                (lock, usage, {"lease": 0}), (lock, TypeError, {"lease": "1"}),
+                (lock, usage, {"delay": 1e6}), (lock, usage, {"note": ""}),
+                (lock, usage, {"owner": ""}), (lock, TypeError, {"owner": 7}),
+                (lock, TypeError, {"on_lost": "f"}),
+                (lock, TypeError, {"cancel": "c"}),
+                (self.hf.await_free, usage, {"wait": -1}),
+                (connect, TypeError, {"keep": "30s"}),
+                (connect, usage, {"keep": float("nan")}),
+                (connect, usage, {"heartbeat": 0.01}),
+                (connect, TypeError, {"heartbeat": "2"}),
+                (connect, TypeError, {"name": 7}),
+                (connect, usage, {"name": "x" * 65}),
+                (connect, TypeError, {"on_move": 5})):
+            (key, value), = keys.items()
+            with self.subTest(call=call.__name__, key=key, value=value), \
+                    self.assertRaises(error) as raised:
+                call("a", **keys)
+            self.assertIn(key, str(raised.exception))
+            self.assertIn(str(value)[:40], str(raised.exception))
+        for name in (None, 5, ["a"]):
+            with self.assertRaises(TypeError):
+                lock(name)
+        with self.assertRaisesRegex(usage, "256 bytes"):
+            lock("x" * 256)
+
+    def test_refused_release_keeps_the_lock(self):
+        with self.hf.lock("a") as lock:
+            for delay, error in ((-1, holdfast.UsageError), ("1", TypeError)):
+                with self.assertRaises(error):
+                    lock.release(delay=delay)
+            with self.assertRaises(holdfast.UsageError):
+                lock.renew(-1)
+            lock.check()
+        self.assertFalse(self.taken(self.broker_, "a"))
 
     def test_bytes_in_names(self):
         for name in (b"\xff\x00 =%:", ":x", "caf\u00e9", "x" * 255):

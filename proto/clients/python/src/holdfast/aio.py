@@ -26,7 +26,7 @@ from .loop import Engine
 from .model import (Event, Hold, Lost, Member, Moved, Queued, Seen, Wanted,
                     Watch, WatchOver)
 from .threads import LEAD_PAUSE_S, RELEASE_S, UNREAD
-from .wire import Text, text_of
+from .wire import Text, check_seconds, check_text, text_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -76,6 +76,8 @@ class Lock(View):
         """Gives it back; `delay`: nobody is granted it for so long. LockLost:
         it was lost before. Without `confirm` it does not wait."""
         self._must_hold()
+        if delay is not None:
+            check_seconds("delay", delay, api.DAY)
         self._taken = False
         for hold in self._holds:
             if self in hold.users:
@@ -123,6 +125,7 @@ class Lock(View):
     async def renew(self, lease: float) -> None:
         """A new end: `lease` seconds from now."""
         self._must_hold()
+        check_seconds("lease", lease, api.YEAR, api.MS)
         core = self._client.core
         await self._client.ask(*[core.renew(hold, lease)
                                  for hold in self._holds])
@@ -130,6 +133,8 @@ class Lock(View):
     async def note(self, note: str = "") -> None:
         """Another note, which others see; none without one."""
         self._must_hold()
+        if note:
+            check_text("note", note, api.NOTE_MAX)
         core = self._client.core
         await self._client.ask(*[core.note(hold, note)
                                  for hold in self._holds])
@@ -199,6 +204,7 @@ class Detached(View):
 
     async def renew(self, lease: float) -> None:
         """A new end: `lease` seconds from now, 24 h at most."""
+        check_seconds("lease", lease, api.DAY, api.MS)
         await self._client.ask(self._client.core.detached(
             "RENEW", self._holds[0], lease))
 
@@ -325,8 +331,9 @@ class Holdfast:
     async def await_free(self, name: Text,
                          wait: Optional[float] = None) -> Freed:
         """Waits until nobody holds the lock, and takes nothing."""
+        asked = api.terms((name,), {"wait": wait})
         return Freed.of(await self.ask(
-            self.core.await_free(text_of(name), wait)))
+            self.core.await_free(asked.names[0], wait)))
 
     def locked(self, name: str, *, skip: bool = False,
                **args: Unpack[LockArgs]) -> Callable[[F], F]:

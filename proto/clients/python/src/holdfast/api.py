@@ -10,10 +10,14 @@ from typing import (Any, Callable, Iterator, List, Mapping, NamedTuple,
 
 from . import errors, net
 from .model import Call, Hold, Options
-from .wire import Text, text_of
+from .wire import Text, check_seconds, check_text, text_of
 
 NAMES_MAX = 16
-SECONDS_MAX = 365 * 86400
+YEAR = 365 * 86400
+DAY = 86400
+HOUR = 3600
+MS = 0.001
+NOTE_MAX = 128
 
 Hook = Callable[..., object]
 
@@ -104,8 +108,14 @@ def config(addresses: Union[str, Sequence[str]], args: ConnectArgs) -> Config:
     unknown = set(args) - set(ConnectArgs.__annotations__)
     if unknown:
         raise TypeError(f"connect() has no argument {', '.join(unknown)}")
-    text = addresses if isinstance(addresses, str) else ",".join(addresses)
-    found = net.addresses_of(text)
+    found = net.addresses_of(addresses)
+    _check_hooks(args, "on_wait", "on_grant", "on_lost", "on_move")
+    for key, most in (("name", 64), ("user", 64), ("secret", 255)):
+        if args.get(key) is not None:
+            check_text(key, args.get(key), most)
+    keep, heartbeat = args.get("keep") or 0, args.get("heartbeat", 2) or 0
+    check_seconds("keep", keep, HOUR)
+    check_seconds("heartbeat", heartbeat, HOUR, 0.1 if heartbeat else 0)
     user, secret = args.get("user"), args.get("secret")
     if "secret_file" in args:
         try:
@@ -123,11 +133,17 @@ def config(addresses: Union[str, Sequence[str]], args: ConnectArgs) -> Config:
         raise errors.UsageError("a Unix socket has no TLS")
     options = Options(
         name=args.get("name"), user=user, secret=secret,
-        keep=args.get("keep", 0), heartbeat=args.get("heartbeat", 2),
-        progress="on_wait" in args, several=len(found) > 1)
+        keep=keep, heartbeat=heartbeat,
+        progress=args.get("on_wait") is not None, several=len(found) > 1)
     return Config(found, options, context, args.get("server_name"),
                   args.get("on_wait"), args.get("on_grant"),
                   args.get("on_lost"), args.get("on_move"))
+
+
+def _check_hooks(args: Mapping[str, object], *keys: str) -> None:
+    for key in keys:
+        if args.get(key) is not None and not callable(args[key]):
+            raise TypeError(f"{key} must be a function, not {args[key]!r}")
 
 
 class Canceller:
@@ -163,19 +179,26 @@ class Terms(NamedTuple):
 
 
 def terms(names: Sequence[Text], args: LockArgs, **keys: Any) -> Terms:
-    """Checks what the broker would refuse without a word that helps."""
+    """Checks the arguments: the answer of the broker has no value in it."""
     if not args.keys() <= _LOCK_ARGS:
         unknown = ", ".join(args.keys() - _LOCK_ARGS)
         raise TypeError(f"a lock has no argument {unknown}")
-    if not 1 <= len(names) <= NAMES_MAX or not all(names):
-        raise errors.UsageError(f"1 to {NAMES_MAX} names, not {names!r}")
-    for key in ("wait", "lease", "delay"):
-        value = args.get(key)
-        if isinstance(value, (int, float)) and not 0 <= value <= SECONDS_MAX:
-            raise errors.UsageError(f"{key}={value}: seconds, from 0")
-    if str(args.get("owner") or "").startswith("~"):
+    if not 1 <= len(names) <= NAMES_MAX:
+        raise errors.UsageError(f"{len(names)} names, and 1 to {NAMES_MAX} "
+                                "are possible")
+    for key, least, most in (("wait", 0, YEAR), ("lease", MS, YEAR),
+                             ("delay", 0, DAY)):
+        if args.get(key) is not None:
+            check_seconds(key, args.get(key), most, least)
+    for key, length in (("owner", 64), ("note", NOTE_MAX)):
+        if args.get(key) is not None:
+            check_text(key, args.get(key), length)
+    if (args.get("owner") or "").startswith("~"):
         raise errors.UsageError(f"owner={args['owner']}: it must not begin "
                                 "with ~")
+    _check_hooks(args, "on_lost", "on_wanted")
+    if not isinstance(args.get("cancel"), (Canceller, type(None))):
+        raise TypeError(f"cancel must be a Canceller, not {args['cancel']!r}")
     keys.update(args)
     on_lost, on_wanted = keys.pop("on_lost", None), keys.pop("on_wanted", None)
     cancel, confirm = keys.pop("cancel", None), keys.pop("confirm", True)

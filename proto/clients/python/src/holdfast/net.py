@@ -46,10 +46,15 @@ class Endpoint(NamedTuple):
     host: str
 
 
-def addresses_of(text: str) -> List[Address]:
-    """`HOST[:PORT]`, `[V6]:PORT` or `/PATH`, with commas between several."""
+def addresses_of(given: Union[str, Sequence[str]]) -> List[Address]:
+    """`HOST[:PORT]`, `[V6]:PORT` or `/PATH`, several with commas or in a
+    list."""
+    items = [given] if isinstance(given, str) else given
+    if not isinstance(items, (list, tuple)) or \
+            not all(isinstance(item, str) for item in items):
+        raise TypeError(f"addresses are a str, or a list of str: {given!r}")
     found = []
-    for item in text.split(","):
+    for item in ",".join(items).split(","):
         item = item.strip()
         if item.startswith("/"):
             found.append(Address(item, 0))
@@ -57,9 +62,13 @@ def addresses_of(text: str) -> List[Address]:
         host, colon, port = item.rpartition(":")
         if not colon or item.endswith("]"):
             host, port = item, str(PORT)
-        host = host[1:-1] if host.startswith("[") else host
+        if host.startswith("[") and host.endswith("]"):
+            host = host[1:-1]
+        elif ":" in host or "/" in host:
+            host = ""  # a number of IPv6 without brackets, or a URL
         if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise errors.UsageError(f"no address: {item!r}; use HOST:PORT")
+            raise errors.UsageError(f"no address: {item!r}; use HOST:PORT, "
+                                    "[V6]:PORT, or the /PATH of a socket")
         found.append(Address(host, int(port)))
     return found
 

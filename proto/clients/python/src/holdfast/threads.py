@@ -16,7 +16,7 @@ from .core import Core
 from .engine import Engine
 from .model import (Call, Event, Hold, Lost, Member, Moved, Queued, Seen,
                     Wanted, Watch, WatchOver)
-from .wire import Text, text_of
+from .wire import Text, check_seconds, check_text, text_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -72,6 +72,8 @@ class Lock(View):
         """Gives it back; `delay`: nobody is granted it for so long. LockLost:
         it was lost before. Without `confirm` it does not wait."""
         self._must_hold()
+        if delay is not None:
+            check_seconds("delay", delay, api.DAY)
         self._taken = False
         core, lost = self._client.core, self.lost
 
@@ -107,6 +109,7 @@ class Lock(View):
     def renew(self, lease: float) -> None:
         """A new end: `lease` seconds from now."""
         self._must_hold()
+        check_seconds("lease", lease, api.YEAR, api.MS)
         core = self._client.core
         self._client.engine.ask(lambda: [core.renew(hold, lease)
                                          for hold in self._holds])
@@ -114,6 +117,8 @@ class Lock(View):
     def note(self, note: str = "") -> None:
         """Another note, which others see; none without one."""
         self._must_hold()
+        if note:
+            check_text("note", note, api.NOTE_MAX)
         core = self._client.core
         self._client.engine.ask(lambda: [core.note(hold, note)
                                          for hold in self._holds])
@@ -179,6 +184,7 @@ class Detached(View):
 
     def renew(self, lease: float) -> None:
         """A new end: `lease` seconds from now, 24 h at most."""
+        check_seconds("lease", lease, api.DAY, api.MS)
         core, hold = self._client.core, self._holds[0]
         self._client.engine.ask(
             lambda: [core.detached("RENEW", hold, lease)])
@@ -311,8 +317,9 @@ class Holdfast:
     def await_free(self, name: Text, wait: Optional[float] = None,
                    cancel: Optional[Canceller] = None) -> Freed:
         """Waits until nobody holds the lock, and takes nothing."""
+        asked = api.terms((name,), {"wait": wait})
         call, = self.engine.ask(
-            lambda: [self.core.await_free(text_of(name), wait)],
+            lambda: [self.core.await_free(asked.names[0], wait)],
             cancel=cancel)
         return Freed.of(call)
 

@@ -11,6 +11,7 @@ from .errors import ProtocolError, UsageError
 #: A longer line of a broker is an error. The longest one is ERR DEADLOCK.
 LINE_MAX = 64 * 1024
 DIGITS_MAX = 19
+NAME_MAX = 255
 
 # Every byte outside 0x21..0x7E, `%`, `=`, and a leading `:` are encoded.
 _ENCODED = re.compile(rb"[^!-$&-<>-~]|^:")
@@ -22,12 +23,32 @@ Text = Union[str, bytes]
 def text_of(name: Text) -> str:
     """Names are bytes on the wire. Here they are str, as of os.fsdecode()."""
     if isinstance(name, bytes):
-        return name.decode("utf-8", "surrogateescape")
-    try:
-        name.encode("utf-8", "surrogateescape")
-    except UnicodeError as error:
-        raise UsageError(f"a name that is no text: {error}") from error
+        name = name.decode("utf-8", "surrogateescape")
+    check_text("a name", name, NAME_MAX)
     return name
+
+
+def check_text(what: str, text: object, most: int) -> None:
+    """Raises TypeError or UsageError, unless it is 1 to `most` bytes."""
+    if not isinstance(text, str):
+        raise TypeError(f"{what} must be a str, not {text!r}")
+    try:
+        length = len(text.encode("utf-8", "surrogateescape"))
+    except UnicodeError as error:
+        raise UsageError(f"{what} that is no text: {error}") from error
+    if not 1 <= length <= most:
+        raise UsageError(f"{what} has {length} bytes, and 1 to {most} are "
+                         f"possible: {text[:40]!r}")
+
+
+def check_seconds(what: str, value: object, most: float,
+                  least: float = 0) -> None:
+    """Raises TypeError or UsageError, unless it is `least` to `most`."""
+    if not isinstance(value, (int, float)):
+        raise TypeError(f"{what} must be a number of seconds, not {value!r}")
+    if not least <= value <= most:
+        raise UsageError(f"{what}={value}: it must be {least:g} to {most:g} "
+                         "seconds")
 
 
 def encode(value: Text) -> str:
