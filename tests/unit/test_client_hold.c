@@ -203,6 +203,17 @@ static const struct talk_script scripts[] = {
         "lock a lease=60000 | >* | < 1 OK fence=5 ttl_ms=9000 count=1\n"
         "@1000 | renew a 5 2000 | @100 | < 2 OK ttl_ms=2000\n"
         "until a 5 3000\n"},
+    {"refused_renew_may_have_set_the_end",
+        "lock a | >* | < 1 OK fence=5 ttl_ms=9000 count=1 | =* | @100\n"
+        "renew a 5 60000 | < 2 ERR INDOUBT retry=1 | until a 5 9000\n"
+        "renew a 5 8000 | < 3 ERR UNAVAILABLE retry=1 | until a 5 8018\n"
+        "renew a 5 7000 | < 4 ERR INDOUBT retry=1 | until a 5 7028\n"
+        "renew a 5 6000 | < 5 ERR INTERNAL retry=0 | until a 5 6038\n"
+        "renew a 5 1000 | < 6 ERR LIMIT retry=1 | until a 5 6038\n"
+        "note a 5 x | < 7 ERR INDOUBT retry=1 | until a 5 6038\n"
+        "renew a 5 1 | =* | < 8 ERR INDOUBT retry=1 | until a 5 0\n"
+        "= ERR 8 INDOUBT fence=0 until=0 :\n"
+        "= DEADLINE 1 a fence=5 until=1000100 :\n"},
     {"note", "lock a | >* | < 1 OK fence=5 ttl_ms=9000 count=1 | =* | +1000\n"
              "note a 5 b%c | > 2 NOTE a note=b%25c fence=5\n"
              "< 2 OK ttl_ms=9500 renewed=1 | until a 5 10500 | =*\n"

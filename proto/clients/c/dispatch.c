@@ -156,8 +156,7 @@ final_take(struct holdfast *h, struct holdfast_pending *pending,
             holdfast_kept_parted(h, pending, message);
         break;
     case PENDING_RENEW:
-        if (done)
-            holdfast_kept_renewed(h, pending, message);
+        holdfast_kept_renewed(h, pending, message, done);
         break;
     case PENDING_WATCH:
     case PENDING_WATCH_MEMBERS:

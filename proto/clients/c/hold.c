@@ -17,6 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LEASE_SLACK_MS 2 /* a lease ends that much sooner for its client */
+
 bool
 holdfast_kept_releasing(const struct holdfast_kept *kept)
 {
@@ -426,15 +428,36 @@ holdfast_kept_parted(struct holdfast *h, const struct holdfast_pending *pending,
         holdfast_kept_remove(h, kept);
 }
 
+/* The RENEW failed: the hold may have the new end, if that is sooner
+ * (PROTOCOL.md 6.5). */
+static void
+renew_failed(struct holdfast_kept *kept, const struct holdfast_pending *pending,
+    const char *code)
+{
+    uint64_t lease = pending->lease_ms - pending->lease_ms / 100;
+    uint64_t ttl = lease > LEASE_SLACK_MS ? lease - LEASE_SLACK_MS : 0;
+
+    if (strcmp(code, "UNAVAILABLE") != 0 && strcmp(code, "INDOUBT") != 0 &&
+        strcmp(code, "INTERNAL") != 0)
+        return;
+    if (kept->deadline_ms > pending->sent_ms &&
+        kept->deadline_ms - pending->sent_ms > ttl)
+        holdfast_kept_set(kept, pending->sent_ms, ttl);
+}
+
 void
 holdfast_kept_renewed(struct holdfast *h,
     const struct holdfast_pending *pending,
-    const struct holdfast_message *message)
+    const struct holdfast_message *message, bool done)
 {
     struct holdfast_kept *kept = holdfast_kept_of(h, pending);
     uint64_t ttl;
 
-    if (kept == NULL || !holdfast_ttl_read(message, &ttl))
+    if (kept == NULL)
+        return;
+    if (!done && pending->lease_ms > 0)
+        renew_failed(kept, pending, message->word);
+    if (!done || !holdfast_ttl_read(message, &ttl))
         return;
     holdfast_kept_set(kept, pending->sent_ms, ttl);
     holdfast_kept_ask_by(h, pending->sent_ms + holdfast_kept_pause_ms(h, ttl));

@@ -81,10 +81,11 @@ void holdfast_kept_parted(struct holdfast *h,
     const struct holdfast_pending *pending,
     const struct holdfast_message *message);
 
-/* The OK of a RENEW: the hold has another deadline. */
+/* The answer to a RENEW or NOTE; `done`: it is OK. The hold has another
+ * deadline then. After some errors it may have one. */
 void holdfast_kept_renewed(struct holdfast *h,
     const struct holdfast_pending *pending,
-    const struct holdfast_message *message);
+    const struct holdfast_message *message, bool done);
 
 /* A LOST: its holds end. *request becomes the first LOCK of the last of them;
  * it is unchanged if there are none. */

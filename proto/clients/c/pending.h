@@ -90,13 +90,14 @@ struct holdfast_pending {
     uint64_t sent_ms;  /* not later than the sending */
     uint64_t asked_ms; /* when it was submitted; wait_ms counts from it */
     uint64_t wait_ms;
-    bool parked;     /* it is not sent on this connection yet */
-    bool again;      /* it was sent on an earlier connection */
-    bool leased;     /* LOCK with a lease */
-    bool wanted;     /* LOCK with wanted=1 */
-    uint64_t ttl_ms; /* PENDING_SURVEY: the least so far; else UINT64_MAX */
-    uint64_t target; /* CANCEL: the number of the LOCK */
-    uint64_t fence;  /* of the hold that it is about; 0: any */
+    bool parked;       /* it is not sent on this connection yet */
+    bool again;        /* it was sent on an earlier connection */
+    bool leased;       /* LOCK with a lease */
+    bool wanted;       /* LOCK with wanted=1 */
+    uint64_t lease_ms; /* of a RENEW, else 0 */
+    uint64_t ttl_ms;   /* PENDING_SURVEY: the least so far; else UINT64_MAX */
+    uint64_t target;   /* CANCEL: the number of the LOCK */
+    uint64_t fence;    /* of the hold that it is about; 0: any */
     char owner[HOLDFAST_OWNER_MAX + 1];
     size_t name_count;
     const char *names; /* ref into text: each with its NUL */

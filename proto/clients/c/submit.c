@@ -366,7 +366,10 @@ holdfast_submit_renew(struct holdfast *h, const char *name, const char *owner,
         hold_submit(h, &line, PENDING_RENEW, name, owner, fence, request);
     struct holdfast_kept *kept =
         holdfast_kept_find(h, name, owner != NULL ? owner : "", fence);
-    if (status == HOLDFAST_SUCCESS && kept != NULL)
+    if (status != HOLDFAST_SUCCESS)
+        return status;
+    holdfast_pending_of(h, *request)->lease_ms = lease_ms;
+    if (kept != NULL)
         kept->leased = true; /* no PING tells its deadline from now on */
     return status;
 }
