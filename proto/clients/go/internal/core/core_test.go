@@ -142,6 +142,24 @@ func TestDeadlineCountsFromTheSending(t *testing.T) {
 	}
 }
 
+func TestRefusedRenewMayHaveSetTheNewEnd(t *testing.T) {
+	for code, lease := range map[string]time.Duration{
+		"INDOUBT": time.Second, "UNAVAILABLE": time.Second,
+		"INTERNAL": time.Second, "LIMIT": Never} {
+		s := begin(t, Config{})
+		h := s.granted("a")
+		want := min(lease-lease/100-2*time.Millisecond, h.Left(s.at))
+		s.Submit(s.at, &Request{Kind: Renew, Names: []string{"a"}, Owner: "o",
+			Line: []byte("RENEW a"), Wait: Forever, Hold: h, Ref: "renew",
+			Lease: time.Second})
+		s.Line(s.at, tag(s.sent("RENEW"))+" ERR "+code+" retry=1")
+		s.told("renew " + code)
+		if left := h.Left(s.at); left != want {
+			t.Error(code, left, want)
+		}
+	}
+}
+
 func TestGrantAfterALongWaitIsConfirmed(t *testing.T) {
 	s := begin(t, Config{})
 	lock := s.lock("a")

@@ -3,6 +3,7 @@ package core
 import (
 	"strconv"
 	"strings"
+	"time"
 
 	"holdfast.example/proto/clients/go/internal/wire"
 )
@@ -287,6 +288,9 @@ func (c *Core) greeted(r *Request, m *wire.Message, why Failure) {
 	}
 }
 
+// leaseSlack is how much sooner a lease ends for its client.
+const leaseSlack = 2 * time.Millisecond
+
 // renewed is the answer to RENEW.
 func (c *Core) renewed(r *Request, m *wire.Message, why Failure) {
 	h := r.Hold
@@ -300,8 +304,10 @@ func (c *Core) renewed(r *Request, m *wire.Message, why Failure) {
 	case why.Code == "NOTHELD" || why.Code == "LOST" || why.Code == "STALE":
 		c.remove(h)
 		c.lose(h, "gone")
-	case r.sentAt+r.Lease < h.deadline: // it may have the new end
-		h.deadline = r.sentAt + r.Lease
+	case why.Code == "UNAVAILABLE" || why.Code == "INDOUBT" ||
+		why.Code == "INTERNAL": // it may have the new end
+		end := r.sentAt + r.Lease - r.Lease/100 - leaseSlack
+		h.deadline = min(h.deadline, end)
 		c.wakeAt(h.deadline)
 	}
 	c.finish(r, why)
