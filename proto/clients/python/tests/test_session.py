@@ -105,6 +105,23 @@ class DeadlineTest(rig.CoreTest):
         self.assertIsNone(self.answered(call))
         self.assertAlmostEqual(hold.left(r.now), 4.94)
 
+    def test_renew_in_doubt(self):
+        for code, left in (("INDOUBT", 0.988), ("UNAVAILABLE", 0.988),
+                           ("INTERNAL", 0.988), ("LIMIT", 5.94)):
+            r = rig.Rig().open()
+            hold = r.grant()
+            call = r.core.renew(hold, 1)
+            r.says(f"3 ERR {code} retry=1")
+            self.assertEqual(self.answered(call), code)
+            self.assertAlmostEqual(hold.left(r.now), left)
+        r = rig.Rig().open()
+        hold = r.grant()
+        r.core.renew(hold, 20)
+        r.says("3 ERR INDOUBT retry=1").sent()
+        self.assertAlmostEqual(hold.left(r.now), 5.94)
+        r.pass_time(2)
+        self.assertEqual(r.sent(), ["4 HELD"])
+
     def test_pong(self):
         r = rig.Rig().open()
         r.says("* PING 17")

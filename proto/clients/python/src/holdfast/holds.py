@@ -16,6 +16,9 @@ from .model import FOREVER, Call, Hold, Lost, Wanted
 from .wire import Line, duration, encode
 
 DRIFT = 0.99  # clocks do not run alike: 1 % of each ttl_ms is not used
+LEASE_SLACK_S = 0.002  # a lease ends that much sooner for its client
+#: After these replies it is not known what the broker has done (section 2).
+DOUBTS = ("UNAVAILABLE", "INDOUBT", "INTERNAL")
 KEPT_SILENCE_S = (1.0, 5.0)  # of a broker, if another one may do better
 
 
@@ -67,7 +70,8 @@ class Holds(Calls):
         """RENEW. From now on PING tells nothing of the hold (6.5)."""
         call = self._about("RENEW", hold)
         call.words += " lease=" + duration(lease)
-        hold.leased = True
+        call.lease = lease
+        hold.leased = hold.outlasts = True  # as far as is known
         return self._submit(call)
 
     def note(self, hold: Hold, note: str) -> Call:
@@ -197,6 +201,12 @@ class Holds(Calls):
             ttl = line.seconds("ttl_ms")
             self._date(hold, call.sent, ttl)
             self._ping_at = min(self._ping_at, call.sent + self._pause(ttl))
+        elif error is not None and error.code in DOUBTS and \
+                hold is not None and call.lease:
+            # It may have the new end, where that is sooner.
+            hold.deadline = min(hold.deadline,
+                                call.sent + call.lease * DRIFT - LEASE_SLACK_S)
+            self._soonest = min(self._soonest, hold.deadline)
         self._finish(call, error)
 
     def _on_lost(self, line: Line) -> None:

@@ -74,7 +74,7 @@ class Call:
     __slots__ = ("verb", "names", "words", "wait", "owner", "hold", "watch",
                  "own", "repeats", "asked", "sent", "tag", "again", "after",
                  "dropped", "done", "error", "keys", "holds", "wanted",
-                 "leased", "detached", "least", "waiter",
+                 "leased", "lease", "detached", "least", "waiter",
                  "user")
 
     def __init__(self, verb: str, names: Tuple[str, ...] = (), *,
@@ -102,6 +102,7 @@ class Call:
         self.keys: Mapping[str, str] = {}
         self.holds: List[Hold] = []
         self.wanted = self.leased = self.detached = False
+        self.lease = 0.0  # of a RENEW
         self.least = FOREVER  # of the ttl in its ITEMs
         self.waiter: Any = None  # the driver's: who waits
         self.user: Any = None  # the driver's: who takes its holds
