@@ -14,6 +14,8 @@ import { duration, encode, numberOf, type Line } from "./wire.js";
 
 const DRIFT = 0.99; // clocks do not run alike: 1 % of each ttl_ms is not used
 const LEASE_SLACK_MS = 2; // a lease ends that much sooner for its client
+/** After these replies it is not known what the broker has done (section 2). */
+const DOUBTS = ["UNAVAILABLE", "INDOUBT", "INTERNAL"];
 const KEPT_SILENCE_MS = [1000, 5000] as const; // another broker may do better
 
 /** Of a LOCK. Times are in milliseconds. */
@@ -78,7 +80,7 @@ export class Holds extends Calls {
     const call = this.about("RENEW", hold);
     call.words += " lease=" + duration(lease);
     call.lease = lease;
-    hold.leased = true;
+    hold.leased = hold.outlasts = true; // as far as is known
     return this.submit(call);
   }
 
@@ -216,7 +218,7 @@ export class Holds extends Calls {
       hold.outlasts = line.number("lease_ms") > ttl;
       this.date(hold, call.sent, ttl);
       this.pingBy(call.sent + this.pause(ttl));
-    } else if (call.lease && error instanceof errors.UnavailableError) {
+    } else if (call.lease && DOUBTS.includes(error.code)) {
       // It may have the new end, where that is sooner.
       hold.deadline = Math.min(hold.deadline,
         call.sent + call.lease * DRIFT - LEASE_SLACK_MS);

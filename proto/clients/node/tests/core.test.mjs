@@ -101,7 +101,7 @@ test("a grant that is old is told after a PING", () => {
 });
 
 test("a refused RENEW may have set the new end", () => {
-  for (const code of ["UNAVAILABLE", "INDOUBT"]) {
+  for (const code of ["UNAVAILABLE", "INDOUBT", "INTERNAL"]) {
     const rig = new Rig().open();
     const hold = rig.grant("a", { lease: 60_000 });
     const call = rig.core.renew(hold, 1000);
@@ -109,6 +109,18 @@ test("a refused RENEW may have set the new end", () => {
     assert.equal(Math.round(hold.left(rig.now)), 988);
     assert.equal(call.error.code, code);
   }
+});
+
+test("HELD has the deadline of a hold from its first RENEW on", () => {
+  const rig = new Rig().open();
+  const hold = rig.grant("a");
+  const call = rig.core.renew(hold, 60_000);
+  rig.says(`${call.tag} ERR INDOUBT retry=1`);
+  assert.equal(Math.round(hold.left(rig.now)), 5940);
+  rig.sent();
+  rig.now += 2000;
+  rig.core.tick();
+  assert.match(rig.sent().join(), /^\d+ HELD$/);
 });
 
 test("a hold moves by its CLAIM, and a wait by its LOCK", () => {
