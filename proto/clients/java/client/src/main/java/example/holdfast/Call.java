@@ -34,6 +34,8 @@ final class Call {
     volatile List<Grant> grants = List.of();
     boolean wanted;
     boolean leased;
+    /** Of a RENEW, in seconds. */
+    double lease;
     boolean detached;
     /** Of the ttl in its ITEMs. */
     double least = Core.FOREVER;

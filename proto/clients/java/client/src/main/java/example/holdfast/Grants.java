@@ -15,6 +15,8 @@ import java.util.function.DoubleSupplier;
 abstract class Grants extends Calls {
     /** Clocks do not run alike: 1 % of each ttl_ms is not used. */
     private static final double DRIFT = 0.99;
+    /** A lease ends that much sooner for its client. */
+    private static final double LEASE_SLACK = 0.002;
     private long owners;
 
     Grants(Settings settings, DoubleSupplier clock, DoubleSupplier chance) {
@@ -76,7 +78,9 @@ abstract class Grants extends Calls {
     final Call renew(Grant grant, double lease) {
         Call call = about("RENEW", grant);
         call.words += " lease=" + Words.duration(lease);
+        call.lease = lease;
         grant.leased = true;
+        grant.outlasts = true; // as far as is known
         return submit(call);
     }
 
@@ -243,6 +247,12 @@ abstract class Grants extends Calls {
             double time = line.seconds("ttl_ms");
             date(grant, call.sent, time);
             pingAt = Math.min(pingAt, call.sent + pause(time));
+        } else if (call.lease > 0
+                && failure.is("UNAVAILABLE", "INDOUBT", "INTERNAL")) {
+            // It may have the new end, where that is sooner.
+            grant.deadline = Math.min(grant.deadline,
+                    call.sent + call.lease * DRIFT - LEASE_SLACK);
+            soonest = Math.min(soonest, grant.deadline);
         }
         finish(call, failure);
     }
