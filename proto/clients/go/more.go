@@ -186,13 +186,13 @@ func (d *Detached) date(w *call) {
 	d.until = w.Base() + ttl
 }
 
-func (d *Detached) do(ctx context.Context, verb string, keys []byte) (*call,
-	error) {
+func (d *Detached) do(ctx context.Context, verb string, keys []byte,
+	lease time.Duration) (*call, error) {
 	r := request{names: []string{d.name},
 		keys: wire.AppendNumber(keys, "fence", d.fence)}
 	r.keys = append(r.keys, " detached=1"...)
 	return d.c.do(ctx, &core.Request{Kind: core.Call, Names: r.names,
-		Line: r.line(verb), Wait: core.Forever}, nil)
+		Line: r.line(verb), Wait: core.Forever, Lease: lease}, nil)
 }
 
 // Renew has the lock end after lease, at most a day. After ErrInDoubt call it
@@ -202,9 +202,13 @@ func (d *Detached) Renew(ctx context.Context, lease time.Duration) error {
 	if r.duration("lease", lease, time.Millisecond, day); r.bad != nil {
 		return r.bad
 	}
-	w, err := d.do(ctx, "RENEW", r.keys)
+	w, err := d.do(ctx, "RENEW", r.keys, lease)
 	if err == nil {
 		d.date(w)
+	} else if w != nil {
+		d.c.mu.Lock()
+		d.until = w.SoonerEnd(w.Failure, d.until)
+		d.c.mu.Unlock()
 	}
 	return err
 }
@@ -212,7 +216,7 @@ func (d *Detached) Renew(ctx context.Context, lease time.Duration) error {
 // Unlock releases the lock. After ErrInDoubt call it again: ErrNotHeld then
 // says that the lock has ended.
 func (d *Detached) Unlock(ctx context.Context) error {
-	_, err := d.do(ctx, "UNLOCK", nil)
+	_, err := d.do(ctx, "UNLOCK", nil, 0)
 	if err == nil {
 		d.c.mu.Lock()
 		d.until = 0

@@ -149,6 +149,7 @@ operation_begin(struct driver_item *item, const char *done,
 {
     item->done = done;
     item->open = 0;
+    item->lease_ms = 0;
     item->error[0] = '\0';
     for (size_t i = 0; i < item->name_count; i++) {
         enum holdfast_status status = ask(item, i, how);
@@ -201,6 +202,7 @@ ask_renew(struct driver_item *item, size_t i, void *how)
     if (!item->detached)
         return holdfast_submit_renew(driver_h, item->names[i], item->owner,
             item->fences[i], driver_duration(lease, 0), &item->asked[i]);
+    item->lease_ms = driver_duration(lease, 0);
     (void)snprintf(rest, sizeof(rest), " fence=%" PRIu64 " lease=%.20s",
         item->fences[i], lease);
     return detached_submit(item, "RENEW", rest, &item->asked[i]);

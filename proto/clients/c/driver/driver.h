@@ -44,6 +44,7 @@ struct driver_item {
     const char *done; /* its result; NULL: nothing is told */
     uint64_t asked[HOLDFAST_NAMES_MAX];
     uint64_t asked_ms;
+    uint64_t lease_ms; /* of a detached RENEW, else 0 */
     size_t open;
     char error[32];
 

@@ -95,6 +95,18 @@ answer_tell(struct driver_item *item, const struct holdfast_event *event)
     }
 }
 
+/* A detached RENEW failed: the hold may have the new end, if that is sooner. */
+static void
+sooner_end(struct driver_item *item, const char *code)
+{
+    uint64_t end = item->asked_ms + item->lease_ms - item->lease_ms / 100 - 2;
+
+    if ((strcmp(code, "UNAVAILABLE") == 0 || strcmp(code, "INDOUBT") == 0 ||
+            strcmp(code, "INTERNAL") == 0) &&
+        end < item->deadline_ms)
+        item->deadline_ms = end;
+}
+
 /* The answer to one request of the present operation. */
 static void
 operation_tell(struct driver_item *item, const struct holdfast_event *event)
@@ -103,6 +115,8 @@ operation_tell(struct driver_item *item, const struct holdfast_event *event)
         (void)snprintf(item->error, sizeof(item->error), "%s", event->word);
     if (event->ttl_ms > 0 && item->detached)
         item->deadline_ms = item->asked_ms + event->ttl_ms;
+    if (event->kind == HOLDFAST_ERR && item->lease_ms > 0)
+        sooner_end(item, event->word);
     if (--item->open > 0)
         return;
     if (item->done != NULL && item->error[0] != '\0')

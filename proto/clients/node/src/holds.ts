@@ -104,7 +104,10 @@ export class Holds extends Calls {
     const call = new Call(verb, [hold.name], { hold,
       words: `fence=${hold.fence} detached=1` });
     call.detached = true;
-    if (lease !== undefined) call.words += " lease=" + duration(lease);
+    if (lease !== undefined) {
+      call.words += " lease=" + duration(lease);
+      call.lease = lease;
+    }
     return this.submit(call);
   }
 

@@ -291,6 +291,16 @@ func (c *Core) greeted(r *Request, m *wire.Message, why Failure) {
 // leaseSlack is how much sooner a lease ends for its client.
 const leaseSlack = 2 * time.Millisecond
 
+// SoonerEnd is the end of a hold after a RENEW that has failed. The hold may
+// have the new end, where that is sooner.
+func (r *Request) SoonerEnd(why Failure, end Time) Time {
+	switch why.Code {
+	case "UNAVAILABLE", "INDOUBT", "INTERNAL":
+		end = min(end, r.sentAt+r.Lease-r.Lease/100-leaseSlack)
+	}
+	return end
+}
+
 // renewed is the answer to RENEW.
 func (c *Core) renewed(r *Request, m *wire.Message, why Failure) {
 	h := r.Hold
@@ -304,10 +314,8 @@ func (c *Core) renewed(r *Request, m *wire.Message, why Failure) {
 	case why.Code == "NOTHELD" || why.Code == "LOST" || why.Code == "STALE":
 		c.remove(h)
 		c.lose(h, "gone")
-	case why.Code == "UNAVAILABLE" || why.Code == "INDOUBT" ||
-		why.Code == "INTERNAL": // it may have the new end
-		end := r.sentAt + r.Lease - r.Lease/100 - leaseSlack
-		h.deadline = min(h.deadline, end)
+	default:
+		h.deadline = r.SoonerEnd(why, h.deadline)
 		c.wakeAt(h.deadline)
 	}
 	c.finish(r, why)

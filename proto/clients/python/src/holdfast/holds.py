@@ -96,6 +96,7 @@ class Holds(Calls):
         call.detached = True
         if lease is not None:
             call.words += " lease=" + duration(lease)
+            call.lease = lease
         return self._submit(call)
 
     def _on_lock(self, call: Call, line: Line,
