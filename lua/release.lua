@@ -12,6 +12,7 @@
 --   8  no ticket, but the detached hold with that fence. CONFLICT: that hold is
 --      not detached
 --  16  with 8: and those of earlier grants, which a BREAK of all has ended
+--  32  a detached hold stays
 --
 -- A delay, in ms: nobody is granted it for so long from now on.
 --
@@ -26,7 +27,7 @@ local function general()
     look()
 --@include record.lua
 
-local UNCLEAN, MOVES, REPEATS, BY_FENCE, EARLIER = 1, 2, 4, 8, 16
+local UNCLEAN, MOVES, REPEATS, BY_FENCE, EARLIER, SPARES = 1, 2, 4, 8, 16, 32
 
 -- An earlier generation's ticket, or nil. It had all become this one's, which
 -- may have a later ticket there by now.
@@ -107,6 +108,9 @@ return function(key, arg, read)
     else
         t = ticket_standing(r, sub(arg, 1, IDENTITY), place, arrival, fence,
             flags)
+        if t and t.detached and bit.band(flags, SPARES) ~= 0 then
+            t = nil
+        end
     end
     if not t then
         return result(may_come(r, flags) and MISSING or GONE)

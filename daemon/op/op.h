@@ -175,6 +175,7 @@ struct op {
     bool detaches; /* OP_RENEW: the hold is detached, until hard_end_us */
     bool by_fence; /* no ticket, but the detached hold with that fence */
     bool earlier;  /* and those with smaller fences */
+    bool spares;   /* OP_RELEASE: of a hold that is detached nothing ends */
     bool unwanted; /* given back as OP_UNSENT if not sent yet */
     bool repeats;  /* OP_RELEASE: so it is where the node has lost nothing */
     bool yields;   /* OP_RELEASE: no client waits for its answer */

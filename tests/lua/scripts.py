@@ -179,10 +179,10 @@ def acquire(ticket, retry=False, no_queue=False, moves=False, tell=False,
 
 def release(ticket, place=0, arrival=0, fence=0, seen=0, unclean=False,
             moves=False, repeats=False, by_fence=False, earlier=False,
-            delay=0):
+            spares=False, delay=0):
     return ticket.pack() + RELEASE.pack(
         place, arrival, fence, seen,
-        bits(unclean, moves, repeats, by_fence, earlier), delay)
+        bits(unclean, moves, repeats, by_fence, earlier, spares), delay)
 
 
 def renew(ticket, look=False, sets_end=False, moves=False, tell=False,

@@ -152,6 +152,17 @@ class Detached(DetachedCase):
         self.says(self.one.release(who(1), fence=fence), OK)
         self.assert_holders()
 
+    def test_a_late_lock_is_taken_back(self):
+        """At a node of a quorum that the detachment may have passed."""
+        self.detach(who(1), DAY)
+        self.says(self.one.release(who(1), spares=True), GONE)
+        self.ends_in(DAY)
+        for options in ({}, {"mode": SHARED}, {"delay": 5000}):
+            self.connection.command("DEL", KEY)
+            self.hold(who(1), **options)
+            self.says(self.one.release(who(1), spares=True), OK)
+            self.assert_holders()
+
     def test_an_older_question_does_not_cut_it(self):
         """A refresh of the wait, or its LOCK, may run after the detachment."""
         self.detach(who(1), DAY)

@@ -701,36 +701,6 @@ servers_heal(struct world *world)
     servers_hear(world);
 }
 
-/* The masters in whose record of that lock there are tickets. */
-static uint32_t
-servers_used(struct world *world, struct text lock)
-{
-    uint32_t used = 0;
-
-    for (uint32_t i = 0; i < world->plan.masters; i++) {
-        const char *key;
-        const char *value;
-        size_t key_len;
-        size_t len;
-        for (size_t at = 0; fake_key(shard_master(world, i)->fake, at, &key,
-                 &key_len, &value, &len);
-             at++)
-            used += text_equal(text_make(key, key_len), lock) &&
-                    record_live(value, len) > 0;
-    }
-    return used;
-}
-
-/* With a quorum, a LOCK may come late to a node that the detachment of its hold
- * has passed. That node has an ordinary ticket until its lease ends, and then
- * until the next call. */
-static bool
-may_be_left(struct world *world, struct text lock)
-{
-    return world->plan.quorum != 0 && world->plan.detaches > 0 &&
-           servers_used(world, lock) <= world->plan.masters / 2;
-}
-
 void
 servers_check_idle(struct world *world)
 {
@@ -743,8 +713,7 @@ servers_check_idle(struct world *world)
         server_wind(server);
         for (size_t at = 0;
              fake_key(server->fake, at, &key, &key_len, &value, &len); at++)
-            if (key_is_lock(key, key_len) && record_live(value, len) > 0 &&
-                !may_be_left(world, text_make(key, key_len)))
+            if (key_is_lock(key, key_len) && record_live(value, len) > 0)
                 check_broken(world->check, PROMISE_CLEAN, 0,
                     "%s has %u tickets in %.*s", server->machine->name,
                     record_live(value, len), (int)key_len, key);

@@ -34,6 +34,7 @@ Suite *store_quorum_suite(void);
 #define MOVES      4
 #define RAISES     64
 #define AGREED     128
+#define SPARES     32 /* of a release */
 
 /* --- questions ------------------------------------------------------------ */
 
@@ -100,12 +101,19 @@ all_hear(struct srig *rig, enum script_id script)
 }
 
 static void
-hears_release(struct srig *rig, uint32_t node, uint64_t request)
+hears_release_as(
+    struct srig *rig, uint32_t node, uint64_t request, uint64_t flags)
 {
     srig_turn(rig);
     hears(rig, node, SCRIPT_RELEASE);
     ck_assert_uint_eq(asked_request(rig), request);
-    ck_assert_uint_eq(asked_uint(rig, AT_RELEASE_FLAGS, 1), 0);
+    ck_assert_uint_eq(asked_uint(rig, AT_RELEASE_FLAGS, 1), flags);
+}
+
+static void
+hears_release(struct srig *rig, uint32_t node, uint64_t request)
+{
+    hears_release_as(rig, node, request, 0);
 }
 
 static void
@@ -1819,9 +1827,9 @@ SRIG_TEST(unlock_owed, srig_quorum(NODES))
     ck_assert_uint_eq(rig->store->quorum->waiting, 0);
 }
 
-/* Each node is asked to detach the hold for an hour. */
+/* The hold is to be detached for an hour. */
 static struct op *
-detaching(struct srig *rig)
+detaches(struct srig *rig)
 {
     struct op *op = srig_draft(rig, OP_RENEW, 0);
 
@@ -1830,6 +1838,16 @@ detaching(struct srig *rig)
     op->deadline_us = rig->now_us + 30000000;
     op->hard_end_us = rig->now_us + 3600000000;
     srig_submit(rig, op);
+    srig_turn(rig);
+    return op;
+}
+
+/* Each node is asked for that. */
+static struct op *
+detaching(struct srig *rig)
+{
+    struct op *op = detaches(rig);
+
     (void)all_hear(rig, SCRIPT_RENEW);
     return op;
 }
@@ -1871,6 +1889,68 @@ SRIG_TEST(detached_at_all, srig_quorum(NODES))
     srig_status(rig, op, OP_OK);
 }
 
+/* A node that has not detached the hold may have it as an ordinary ticket: the
+ * LOCK's answer came after the others', or never. That ticket is given back,
+ * and nothing else: the node may have carried the detachment out. */
+SRIG_TEST(detached_late, srig_quorum(NODES))
+{
+    rig->store->settings.silence_us = 8000000;
+    const struct op *lock = wants(rig, OP_ACQUIRE, HOLDER);
+    uint64_t try = all_hear(rig, SCRIPT_ACQUIRE);
+
+    says(rig, 0, RECORD_OK, 50);
+    says(rig, 2, RECORD_OK, 50);
+    srig_status(rig, lock, OP_OK);
+    struct op *op = detaching(rig);
+    if (_i == 0)
+        says(rig, 1, RECORD_OK, 50);
+    says(rig, 0, RECORD_OK, 50);
+    says(rig, 2, RECORD_OK, 50);
+    silent(rig);
+    srig_pass(rig, 2000); /* the slow node is asked no more */
+    srig_status(rig, op, OP_OK);
+    silent(rig);
+    if (_i == 1)
+        says(rig, 1, RECORD_OK, 50);
+    says(rig, 1, RECORD_OK, 50);
+    hears_release_as(rig, 1, try, SPARES);
+    silent(rig);
+}
+
+/* At a busy node the detachment even overtakes the LOCK. */
+SRIG_TEST(detached_before, srig_quorum(NODES))
+{
+    for (uint64_t i = 0; i < 2; i++) { /* as many as may be under way */
+        (void)wants(rig, OP_ACQUIRE, FIRST + i);
+        (void)all_hear(rig, SCRIPT_ACQUIRE);
+        says(rig, 0, RECORD_OK, 5);
+        says(rig, 2, RECORD_OK, 5);
+    }
+    const struct op *lock = wants(rig, OP_ACQUIRE, HOLDER);
+    hears(rig, 0, SCRIPT_ACQUIRE);
+    hears(rig, 2, SCRIPT_ACQUIRE);
+    says(rig, 0, RECORD_OK, 50);
+    says(rig, 2, RECORD_OK, 50);
+    srig_status(rig, lock, OP_OK);
+    struct op *op = detaches(rig);
+    hears(rig, 0, SCRIPT_RENEW);
+    hears(rig, 2, SCRIPT_RENEW);
+    says(rig, 0, RECORD_OK, 50);
+    says(rig, 2, RECORD_OK, 50);
+    says(rig, 1, RECORD_OK, 5);
+    says(rig, 1, RECORD_OK, 5);
+    srig_turn(rig);
+    hears(rig, 1, SCRIPT_RENEW);
+    hears(rig, 1, SCRIPT_ACQUIRE);
+    uint64_t try = asked_request(rig);
+    says(rig, 1, RECORD_GONE, 0);
+    srig_status(rig, op, OP_OK);
+    hears_release_as(rig, 1, try, SPARES);
+    says(rig, 1, RECORD_OK, 50);
+    hears_release_as(rig, 1, try, SPARES);
+    silent(rig);
+}
+
 /* The detachment ends the turn. A waiter that stayed back for the rest of the
  * hold tries sooner. */
 SRIG_TEST(detached_turn, srig_quorum(NODES))
@@ -1901,6 +1981,8 @@ SRIG_TEST(detached, srig_quorum(NODES))
     says(rig, 1, RECORD_GONE, 0);
     says(rig, 2, RECORD_OK, 50);
     srig_status(rig, op, OP_OK);
+    hears_release_as(rig, 1, try, SPARES);
+    says(rig, 1, RECORD_GONE, 0);
     silent(rig);
     srig_pass(rig, 20);
     (void)wants_now(rig, THIRD);
@@ -2187,6 +2269,8 @@ store_quorum_suite(void)
     tcase_add_loop_test(tests, unlock_owed, 0, 3);
     tcase_add_test(tests, detached_owed);
     tcase_add_test(tests, detached_at_all);
+    tcase_add_loop_test(tests, detached_late, 0, 2);
+    tcase_add_test(tests, detached_before);
     tcase_add_test(tests, detached_turn);
     tcase_add_test(tests, detached);
     tcase_add_test(tests, nothing_asked);

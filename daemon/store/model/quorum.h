@@ -88,6 +88,7 @@ struct bid {
     bool stirred;            /* something was given back meanwhile */
     bool moves;              /* an earlier connection's may stand somewhere */
     bool idle;               /* its client is away: others come first */
+    bool detached;           /* by a majority: the other nodes give it back */
     bool leaving;            /* its release goes on until it is carried out */
     bool freed;              /* leaving: some node had it, or may have had */
     uint32_t asked_to_leave; /* leaving: bits of nodes */

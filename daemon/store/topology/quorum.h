@@ -170,6 +170,13 @@ void round_end(struct store *store, struct round *round);
 bool vote_send(struct store *store, struct vote *vote, enum vote_state state,
     uint64_t deadline_us, bool waits);
 
+/* A node that still has the vote's hold after that has it no more. */
+uint64_t lease_over_us(const struct store *store, const struct vote *vote);
+
+/* Takes back what the node has granted, after the round is decided. Once the
+ * hold is detached, only an ordinary ticket is taken back. */
+void vote_undo(struct store *store, struct vote *vote);
+
 /* The command time-out from now on. */
 uint64_t soon_us(const struct store *store);
 

@@ -47,31 +47,6 @@ renewal_until_us(const struct store *store, const struct round *round)
     return late_us > soon_us(store) ? late_us : soon_us(store);
 }
 
-/* A node that still has the hold after that has it no more. */
-static uint64_t
-lease_over_us(const struct store *store, const struct vote *vote)
-{
-    const struct bid *bid = bid_of_try(store, vote->round->bid);
-    uint64_t end_us = store->now_us + (uint64_t)vote->op.lease_ms * 1000;
-
-    if (bid != NULL && bid->detached_us > end_us)
-        end_us = bid->detached_us;
-    return end_us + store->settings.command_timeout_us;
-}
-
-static void
-vote_undo(struct store *store, struct vote *vote)
-{
-    require(vote->round->decided); /* DESIGN.md D5.4 */
-    vote->op.kind = OP_RELEASE;
-    vote->op.fence = 0;
-    vote->op.arrival = 0;
-    vote->op.unclean = false;
-    vote->op.moves = false;
-    (void)vote_send(
-        store, vote, VOTE_UNDOING, lease_over_us(store, vote), true);
-}
-
 /* Gives what was granted the fence that the others have. */
 static void
 vote_raise(struct store *store, struct vote *vote, uint64_t fence)
@@ -146,7 +121,7 @@ vote_settle(struct store *store, struct vote *vote)
 {
     const struct round *round = vote->round;
     const struct bid *bid = bid_of_try(store, round->bid);
-    bool stands = round->won && bid != NULL && bid->fence > 0;
+    bool stands = round->won && bid != NULL && bid->fence > 0 && !bid->detached;
 
     if (vote->state != VOTE_YES && vote->state != VOTE_DOUBT)
         return;
@@ -278,6 +253,19 @@ renew_repair(struct store *store, struct round *round)
             vote_repair(store, &round->votes[i]);
 }
 
+/* A majority has detached the hold. At the other nodes the LOCK may have been
+ * carried out, late or in time: see DESIGN.md D9.5. */
+static void
+detach_settle(struct store *store, struct round *round, struct bid *bid)
+{
+    require(round->out == 0 && round->won);
+    bid->detached = true;
+    turn_ends(store, bid);
+    for (uint32_t i = 0; i < store->quorum->nodes; i++)
+        if (round->votes[i].state != VOTE_YES)
+            vote_undo(store, &round->votes[i]);
+}
+
 /* Answers a renewal that a majority has carried out. */
 static void
 renew_won(struct store *store, struct round *round, struct bid *bid)
@@ -296,7 +284,7 @@ renew_won(struct store *store, struct round *round, struct bid *bid)
     round_term(store, round, 0, &asked->result);
     bool repairs = !asked->moves && !asked->detaches;
     if (asked->detaches) /* the bid stays: the core may give the hold back */
-        turn_ends(store, bid);
+        detach_settle(store, round, bid);
     quorum_answer(store, asked, OP_OK);
     if (repairs)
         renew_repair(store, round);

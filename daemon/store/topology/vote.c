@@ -139,6 +139,33 @@ soon_us(const struct store *store)
     return store->now_us + store->settings.command_timeout_us;
 }
 
+uint64_t
+lease_over_us(const struct store *store, const struct vote *vote)
+{
+    const struct bid *bid = bid_of_try(store, vote->round->bid);
+    uint64_t end_us = store->now_us + (uint64_t)vote->op.lease_ms * 1000;
+
+    if (bid != NULL && bid->detached_us > end_us && !vote->op.spares)
+        end_us = bid->detached_us;
+    return end_us + store->settings.command_timeout_us;
+}
+
+void
+vote_undo(struct store *store, struct vote *vote)
+{
+    const struct bid *bid = bid_of_try(store, vote->round->bid);
+
+    require(vote->round->decided); /* DESIGN.md D5.4 */
+    vote->op.kind = OP_RELEASE;
+    vote->op.fence = 0;
+    vote->op.arrival = 0;
+    vote->op.unclean = false;
+    vote->op.moves = false;
+    vote->op.spares = bid != NULL && bid->detached;
+    (void)vote_send(
+        store, vote, VOTE_UNDOING, lease_over_us(store, vote), true);
+}
+
 static bool
 vote_is(const struct vote *vote, enum op_status status)
 {

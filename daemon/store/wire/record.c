@@ -23,6 +23,7 @@
 #define RELEASE_REPEATS  4
 #define RELEASE_BY_FENCE 8
 #define RELEASE_EARLIER  16
+#define RELEASE_SPARES   32
 #define RENEW_LOOK       1
 #define RENEW_SETS_END   2
 #define RENEW_MOVES      4
@@ -274,13 +275,13 @@ put_release(char *at, const struct op *op)
         (op->unclean ? RELEASE_UNCLEAN : 0) | (op->moves ? RELEASE_MOVES : 0) |
             (op->repeats ? RELEASE_REPEATS : 0) |
             (op->by_fence ? RELEASE_BY_FENCE : 0) |
-            (op->earlier ? RELEASE_EARLIER : 0));
+            (op->earlier ? RELEASE_EARLIER : 0) |
+            (op->spares ? RELEASE_SPARES : 0));
     PUT_UINT(at, RELEASE, DELAY, op->delay_ms);
     return at + BYTES_RELEASE;
 }
 
-/* RENEW_HOLDS is about a ticket that is taken over; without it a renewal has no
- * flags, as the short cut of the script wants it. */
+/* RENEW_HOLDS is of a taken ticket: the script's short cut wants no flags. */
 static char *
 put_renew(char *at, const struct op *op, uint64_t now_us, uint64_t latest_ms)
 {
