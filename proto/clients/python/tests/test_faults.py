@@ -14,6 +14,7 @@ import rig
 from fixture import QUICK, holdfast
 
 from harness import Authority  # noqa: E402
+from holdfast.net import addresses_of  # noqa: E402
 
 HOLDER = """
 import sys
@@ -179,6 +180,15 @@ class AccessTest(fixture.Case):
             with self.assertRaises(holdfast.Denied) as caught:
                 holdfast.connect(broker.address, **options)
             self.assertEqual(caught.exception.code, "AUTH")
+        for options in ({"user": "shop"}, {"secret": "s"},
+                        {"user": "shop", "secret": "hidden" * 50},
+                        {"user": "shop", "secret": "hidden\ud800"},
+                        {"user": "shop", "secret": b"hidden"},
+                        {"user": "shop", "secret": "s",
+                         "secret_file": secret}):
+            with self.assertRaises((holdfast.UsageError, TypeError)) as wrong:
+                holdfast.connect(broker.address, **options)
+            self.assertNotIn("hidden", str(wrong.exception))
 
     def test_tls(self):
         trusted, other = Authority(), Authority("other")
@@ -195,6 +205,14 @@ class AccessTest(fixture.Case):
                 holdfast.connect(broker.tls, **options)
             self.assertEqual((caught.exception.code, caught.exception.retry),
                              ("TLS", False))
+        for options in ({"tls": True}, {"server_name": "127.0.0.1"}):
+            with self.assertRaises(holdfast.Unavailable) as caught:
+                holdfast.connect(broker.address, **options)  # a plain port
+            self.assertEqual(caught.exception.code, "TLS")
+        with self.assertRaises(holdfast.UsageError):
+            holdfast.connect(broker.tls, key=trusted.cert)
+        self.assertEqual(addresses_of("a,[::1],b:1", tls=True),
+                         [("a", 4655), ("::1", 4655), ("b", 1)])
 
     @staticmethod
     def pairs(hf, name):

@@ -18,6 +18,7 @@ DAY = 86400
 HOUR = 3600
 MS = 0.001
 NOTE_MAX = 128
+SECRET_MAX = 255
 
 Hook = Callable[..., object]
 
@@ -37,11 +38,12 @@ class ConnectArgs(TypedDict, total=False):
     user: str
     secret: str
     secret_file: str
-    #: TLS with the certificates that the system trusts.
+    #: TLS with the certificates that the system trusts. Each of the four
+    #: below turns TLS on too. The port is 4655 by default then.
     tls: bool
     #: TLS with those of this file.
     ca: str
-    #: The client's own certificate.
+    #: The client's own certificate, and the file of its key if that is apart.
     cert: str
     key: str
     #: The name in the broker's certificate; by default that of its address.
@@ -108,27 +110,29 @@ def config(addresses: Union[str, Sequence[str]], args: ConnectArgs) -> Config:
     unknown = set(args) - set(ConnectArgs.__annotations__)
     if unknown:
         raise TypeError(f"connect() has no argument {', '.join(unknown)}")
-    found = net.addresses_of(addresses)
+    context = args.get("ssl_context")
+    ca, cert, key = args.get("ca"), args.get("cert"), args.get("key")
+    if context is None and (args.get("tls") or args.get("server_name") or
+                            ca or cert or key):
+        context = net.context_of(ca, cert, key)
+    found = net.addresses_of(addresses, context is not None)
     _check_hooks(args, "on_wait", "on_grant", "on_lost", "on_move")
-    for key, most in (("name", 64), ("user", 64), ("secret", 255)):
-        if args.get(key) is not None:
-            check_text(key, args.get(key), most)
+    for what in ("name", "user"):
+        if args.get(what) is not None:
+            check_text(what, args.get(what), 64)
     keep, heartbeat = args.get("keep") or 0, args.get("heartbeat", 2) or 0
     check_seconds("keep", keep, HOUR)
     check_seconds("heartbeat", heartbeat, HOUR, 0.1 if heartbeat else 0)
     user, secret = args.get("user"), args.get("secret")
-    if "secret_file" in args:
-        try:
-            secret = Path(args["secret_file"]).read_text("utf-8")
-        except OSError as error:
-            raise errors.UsageError(f"secret_file: {error}") from error
-        secret = secret.rstrip("\r\n")
+    if args.get("secret_file") is not None:
+        if secret is not None:
+            raise errors.UsageError("secret or secret_file, not both")
+        secret = _secret_in(args["secret_file"])
+    if secret is not None:
+        check_text("the secret", secret, SECRET_MAX, secret=True)
     if (user is None) != (secret is None):
-        raise errors.UsageError("user and secret go together")
-    context = args.get("ssl_context")
-    if context is None and (args.get("tls") or "ca" in args or "cert" in args):
-        context = net.context_of(args.get("ca"), args.get("cert"),
-                                 args.get("key"))
+        raise errors.UsageError("user needs secret or secret_file, and they "
+                                "need user")
     if context is not None and any(not place.port for place in found):
         raise errors.UsageError("a Unix socket has no TLS")
     options = Options(
@@ -138,6 +142,15 @@ def config(addresses: Union[str, Sequence[str]], args: ConnectArgs) -> Config:
     return Config(found, options, context, args.get("server_name"),
                   args.get("on_wait"), args.get("on_grant"),
                   args.get("on_lost"), args.get("on_move"))
+
+
+def _secret_in(path: str) -> str:
+    try:
+        return Path(path).read_text("utf-8").rstrip("\r\n")
+    except OSError as error:
+        raise errors.UsageError(f"secret_file: {error}") from error
+    except UnicodeError:
+        raise errors.UsageError(f"secret_file={path}: no UTF-8") from None
 
 
 def _check_hooks(args: Mapping[str, object], *keys: str) -> None:

@@ -14,6 +14,7 @@ from typing import (Any, Callable, List, NamedTuple, Optional, Sequence,
 from . import errors
 
 PORT = 4653
+TLS_PORT = 4655
 CONNECT_S = 3.0  # for one address: the connection, and its TLS handshake
 READ_BYTES = 65536
 UNSENT_MAX = 4 << 20  # bytes that a broker leaves unread
@@ -46,7 +47,8 @@ class Endpoint(NamedTuple):
     host: str
 
 
-def addresses_of(given: Union[str, Sequence[str]]) -> List[Address]:
+def addresses_of(given: Union[str, Sequence[str]],
+                 tls: bool = False) -> List[Address]:
     """`HOST[:PORT]`, `[V6]:PORT` or `/PATH`, several with commas or in a
     list."""
     items = [given] if isinstance(given, str) else given
@@ -61,7 +63,7 @@ def addresses_of(given: Union[str, Sequence[str]]) -> List[Address]:
             continue
         host, colon, port = item.rpartition(":")
         if not colon or item.endswith("]"):
-            host, port = item, str(PORT)
+            host, port = item, str(TLS_PORT if tls else PORT)
         if host.startswith("[") and host.endswith("]"):
             host = host[1:-1]
         elif ":" in host or "/" in host:
@@ -119,6 +121,8 @@ def unix(address: Address) -> Endpoint:
 def context_of(ca: Optional[str], cert: Optional[str],
                key: Optional[str]) -> ssl.SSLContext:
     """TLS that verifies the broker and its name."""
+    if key is not None and cert is None:
+        raise errors.UsageError(f"key={key} needs cert")
     try:
         context = ssl.create_default_context(cafile=ca)
         if cert is not None:

@@ -28,17 +28,21 @@ def text_of(name: Text) -> str:
     return name
 
 
-def check_text(what: str, text: object, most: int) -> None:
-    """Raises TypeError or UsageError, unless it is 1 to `most` bytes."""
+def check_text(what: str, text: object, most: int,
+               secret: bool = False) -> None:
+    """Raises TypeError or UsageError, unless it is 1 to `most` bytes. No error
+    shows a `secret`."""
+    shown = "a secret" if secret else repr(text)[:60]
     if not isinstance(text, str):
-        raise TypeError(f"{what} must be a str, not {text!r}")
+        raise TypeError(f"{what} must be a str, not {type(text).__name__}: "
+                        f"{shown}")
     try:
         length = len(text.encode("utf-8", "surrogateescape"))
-    except UnicodeError as error:
-        raise UsageError(f"{what} that is no text: {error}") from error
+    except UnicodeError:
+        raise UsageError(f"{what} that is no text: {shown}") from None
     if not 1 <= length <= most:
         raise UsageError(f"{what} has {length} bytes, and 1 to {most} are "
-                         f"possible: {text[:40]!r}")
+                         f"possible: {shown}")
 
 
 def check_seconds(what: str, value: object, most: float,
