@@ -280,6 +280,15 @@ class LockTest(fixture.Case):
             threading.Thread(target=wait).start()
             self.assertIsInstance(errors.get(timeout=1), holdfast.Closed)
 
+    def test_close_leaves_no_socket(self):
+        with self.assertRaises(holdfast.Unavailable):
+            holdfast.connect("127.0.0.1:1")
+        with holdfast.connect(self.broker_.address) as hf, hf.lock("a"):
+            own = [hf.engine._bell, hf.engine._ear, hf.engine._sock]
+        self.assertEqual([sock.fileno() for sock in own], [-1] * 3)
+        with self.assertRaises(holdfast.Closed):
+            hf.lock("a").acquire()
+
     def test_hooks(self):
         told = queue.Queue()
         hf = self.connect(

@@ -55,7 +55,7 @@ class Engine:
         self._events: List[Event] = []
         self._waiting = 0  # calls with a caller
         self._watches = True  # the thread reads
-        self._reads = False  # a caller reads
+        self._reads = 0.0  # a caller reads, until then at the latest
         self._own = 0  # the number of such readings
         self._until = 0.0  # the thread looks at the time then
         self._end = FOREVER  # a closed connection is not read beyond
@@ -80,9 +80,12 @@ class Engine:
                 call.waiter.acquire()
             self._waiting += len(calls)
             self._settle()
-            own = not (self._watches or self._reads) and cancel is None and \
-                self._waiting == len(calls) and self._sock is not None
-            self._reads = self._reads or own
+            begin = time.monotonic()
+            own = not self._watches and self._reads <= begin and \
+                cancel is None and self._waiting == len(calls) and \
+                self._sock is not None
+            if own:
+                self._reads = begin + OWN_S
         try:
             if own:
                 self._read_own(calls[-1])
@@ -124,7 +127,7 @@ class Engine:
                 left = end - time.monotonic()
         finally:  # Ctrl-C too leaves the reading to the thread
             with self.mutex:
-                self._reads = False
+                self._reads = 0.0
                 if self._waiting:
                     self._watch()
 
@@ -173,7 +176,9 @@ class Engine:
             self._settle()
             self._ring()
             thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
+        if thread is None:
+            self._mute()
+        elif thread is not threading.current_thread():
             thread.join(CLOSE_S + 1)
 
     # --- with the mutex
@@ -212,6 +217,11 @@ class Engine:
         """Wakes the thread."""
         with contextlib.suppress(OSError):
             self._bell.send(b"\0")
+
+    def _mute(self) -> None:
+        """There is no thread to wake any more."""
+        self._bell.close()
+        self._ear.close()
 
     def _send(self, data: bytes) -> None:
         if self._sock is None:
@@ -297,6 +307,7 @@ class Engine:
                 self._tell(told)
                 if pause < 0:
                     self._ident = 0  # another thread may have it now
+                    self._mute()
                     return
                 if not self._watches:
                     pause = min(pause, AGAIN_S)
@@ -305,7 +316,7 @@ class Engine:
                 self._hear(ready)
                 if not ready and not self._watches and own == self._own:
                     with self.mutex:
-                        self._watches = not self._reads
+                        self._watches = self._reads <= time.monotonic()
 
     def _hear(self, ready: List[Tuple[selectors.SelectorKey, int]]) -> None:
         for key, what in ready:
