@@ -204,7 +204,8 @@ class AioTest(fixture.Case):
 
     def test_no_broker(self):
         async def work():
-            with self.assertRaises(holdfast.Unavailable):
+            with self.assertRaisesRegex(
+                    holdfast.Unavailable, f"127.0.0.1:{port.number}: "):
                 await aio.connect(f"127.0.0.1:{port.number}")
         port = self.port()
         asyncio.run(work())

@@ -96,6 +96,9 @@ class DeathTest(fixture.Case):
         self.assertEqual(lock.lost, "session")
         error = errors.get(timeout=5)
         self.assertEqual((error.code, error.retry), ("GONE", True))
+        self.assertIn(f"GONE 'a': {broker.address}: ", str(error))
+        with self.assertRaisesRegex(holdfast.LockLost, "^LOST 'a': session$"):
+            lock.check()
         with self.assertRaises(holdfast.Unavailable):
             hf.lock("b").acquire()
         broker.start().wait_redis()
@@ -157,6 +160,7 @@ class DeathTest(fixture.Case):
         with self.assertRaises(holdfast.Unavailable) as caught:
             holdfast.connect(f"127.0.0.1:{port.number}")
         self.assertEqual(caught.exception.code, "GONE")
+        self.assertIn(f"127.0.0.1:{port.number}: ", str(caught.exception))
         self.assertLess(time.monotonic() - begin, 5)
 
 

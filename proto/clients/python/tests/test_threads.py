@@ -132,6 +132,8 @@ class LockTest(fixture.Case):
             with self.hf.lock("a") as lock:
                 self.client(self.broker_).ok("BREAK a")
                 self.assertTrue(lock.wait_lost(5))
+                with self.assertRaisesRegex(holdfast.LockLost, "'a': broken"):
+                    lock.renew(5)
         with self.assertRaises(KeyError):  # it counts more
             with self.hf.lock("a") as lock:
                 self.client(self.broker_).ok("BREAK a")

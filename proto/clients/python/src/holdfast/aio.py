@@ -89,7 +89,7 @@ class Lock(View):
             return
         self._client.engine.settle()
         if lost is not None:
-            raise errors.LockLost(f"{self.name}: {lost}", why=lost)
+            raise errors.LockLost(names=(self.name,), why=lost)
 
     async def __aenter__(self) -> Lock:
         self._interrupted = False

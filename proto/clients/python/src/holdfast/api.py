@@ -290,6 +290,6 @@ class View:
         """Raises LockLost if it cannot be relied on any more."""
         why = self.lost
         if why is not None:
-            raise errors.LockLost(f"{self.name}: {why}", why=why)
+            raise errors.LockLost(names=(self.name,), why=why)
         if not self.held:
             raise errors.NotHeld("the lock was not acquired, or was released")

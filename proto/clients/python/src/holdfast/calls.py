@@ -8,6 +8,7 @@ Each part knows those before it in this list.
 
 from __future__ import annotations
 
+import copy
 import enum
 import random
 from typing import Callable, Dict, List, Optional, Tuple
@@ -44,6 +45,8 @@ class Calls:
         self._chance = chance
         self.link = Link.IDLE
         self.dial_at = 0.0
+        #: The driver's: the address that it connects to, for errors.
+        self.peer = ""
         self.holds: Dict[Tuple[str, str, int], Hold] = {}
         self._out: List[bytes] = []
         self._events: List[Event] = []
@@ -83,7 +86,7 @@ class Calls:
     def _submit(self, call: Call) -> Call:
         now = call.asked = self.clock()
         if self.link is Link.CLOSED:
-            self._finish(call, errors.Closed())
+            self._finish(call, errors.Closed("the client was closed"))
         elif call.hold is not None and call.hold.lost is not None \
                 and not call.own:
             self._finish(call, errors.LockLost(why=call.hold.lost))
@@ -152,6 +155,10 @@ class Calls:
                 error: Optional[HoldfastError] = None) -> None:
         if call.done:
             return
+        if error is not None:
+            error = copy.copy(error)  # several threads may raise it
+            if not call.own:  # AUTH has the secret among its names
+                error.names = error.names or call.names
         call.done, call.error = True, error
         if error is not None and call.watch is not None and \
                 not call.watch.begun:

@@ -80,9 +80,10 @@ class Core(Session):
         self.link = Link.CLOSED
         for hold in self.holds.values():
             hold.lost = hold.lost or "closed"
-        self._fail(errors.Closed())
+        error = errors.Closed("the client was closed")
+        self._fail(error)
         for watch in list(self._watches.values()):
-            self._end_watch(watch, errors.Closed())
+            self._end_watch(watch, error)
 
     def forked(self) -> None:
         """This is a child of fork(): the holds are the parent's."""
@@ -163,7 +164,10 @@ class Core(Session):
         elif now >= self._away_at + self._keep:
             self._end_session(errors.gone("no broker has taken the session"))
         elif now >= self._by:
-            self._drop(errors.gone("the broker does not greet"))
+            self._drop(errors.gone(
+                "no greeting in time: is it a port of a broker, and without "
+                "TLS?" if self.link is Link.GREETING else
+                "no answer to HELLO in time"))
         for call in [call for call in self._parked if now >= _limit(call)]:
             self._parked.remove(call)
             self._finish(call, errors.gone("no broker can be asked"))

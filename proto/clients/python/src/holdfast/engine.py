@@ -95,7 +95,7 @@ class Engine:
                 if not call.waiter.acquire(
                         timeout=-1 if end is None
                         else max(0.0, end - time.monotonic())):
-                    raise errors.gone("no broker answers")
+                    raise errors.gone(f"no answer within {limit:g} s")
         except BaseException:
             with self.mutex:
                 for call in calls:
@@ -344,7 +344,7 @@ class Engine:
     def _dial(self, core: Core) -> None:
         """Tries one place, in a thread of its own."""
         places = self._places
-        sock, tls = None, None
+        sock, tls, place = None, None, None
         error: errors.HoldfastError = errors.gone("no address")
         try:
             if not core.more:
@@ -363,6 +363,7 @@ class Engine:
                 if sock is not None:
                     sock.close()
                 return
+            core.peer = str(place)
             if sock is None:
                 core.failed(error, places.more)
             else:

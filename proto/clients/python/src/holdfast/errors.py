@@ -7,7 +7,7 @@ succeed later (PROTOCOL.md 2).
 
 from __future__ import annotations
 
-from typing import ClassVar, Dict, List, Mapping, Optional, Type
+from typing import ClassVar, Dict, List, Mapping, Optional, Tuple, Type
 
 
 class HoldfastError(Exception):
@@ -18,9 +18,12 @@ class HoldfastError(Exception):
 
     def __init__(self, text: str = "", *, code: Optional[str] = None,
                  retry: Optional[bool] = None,
-                 keys: Optional[Mapping[str, str]] = None) -> None:
+                 keys: Optional[Mapping[str, str]] = None,
+                 names: Tuple[str, ...] = ()) -> None:
         super().__init__(text)
         self.text = text
+        #: The locks that it is about.
+        self.names = names
         if code is not None:
             self.code = code  # type: ignore[misc]
         if retry is not None:
@@ -28,7 +31,8 @@ class HoldfastError(Exception):
         self.keys: Dict[str, str] = dict(keys or {})
 
     def __str__(self) -> str:
-        return f"{self.code}: {self.text}" if self.text else self.code
+        what = " ".join([self.code, *map(repr, self.names)])
+        return f"{what}: {self.text}" if self.text else what
 
 
 class Busy(HoldfastError):
@@ -75,8 +79,9 @@ class LockLost(HoldfastError):
     def __init__(self, text: str = "", *, code: Optional[str] = None,
                  retry: Optional[bool] = None,
                  keys: Optional[Mapping[str, str]] = None,
-                 why: str = "") -> None:
-        super().__init__(text, code=code, retry=retry, keys=keys)
+                 names: Tuple[str, ...] = (), why: str = "") -> None:
+        super().__init__(text or why, code=code, retry=retry, keys=keys,
+                         names=names)
         #: The `reason=` of LOST, or `deadline`, `session`, `closed`, `fork`.
         self.why = why or self.keys.get("reason", "gone")
 
@@ -139,7 +144,8 @@ def gone(text: str) -> Unavailable:
 
 def tls_failed(text: str) -> Unavailable:
     """The handshake failed, or the certificate is not trusted."""
-    return Unavailable(text, code="TLS", retry=False)
+    return Unavailable(f"the TLS handshake failed: {text}", code="TLS",
+                       retry=False)
 
 
 _CLASSES: Dict[str, Type[HoldfastError]] = {

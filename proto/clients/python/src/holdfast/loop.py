@@ -87,7 +87,7 @@ class Engine:
                     await call.waiter
                 elif not (await asyncio.wait([call.waiter],
                                              timeout=limit))[0]:
-                    raise errors.gone("no broker answers")
+                    raise errors.gone(f"no answer within {limit:g} s")
         except BaseException:
             for call in calls:
                 self._give_up(call)
@@ -189,6 +189,7 @@ class Engine:
         if not self.core.more:
             places.begin()
         place = places.next()
+        self.core.peer = str(place)
         while isinstance(place, net.Address):
             if place.port:
                 places.resolved(place, await loop.getaddrinfo(
@@ -196,6 +197,7 @@ class Engine:
             else:
                 places.put(net.unix(place))
             place = places.next()
+        self.core.peer = str(place)
         if isinstance(place.sockaddr, str):
             await loop.create_unix_connection(lambda: _Connection(self),
                                               place.sockaddr)

@@ -38,6 +38,12 @@ class Address(NamedTuple):
     host: str
     port: int
 
+    def __str__(self) -> str:
+        if not self.port:
+            return self.host
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
 
 class Endpoint(NamedTuple):
     """The target of a socket; `host` is the name that TLS verifies."""
@@ -45,6 +51,10 @@ class Endpoint(NamedTuple):
     family: int
     sockaddr: Union[str, Tuple[Any, ...]]
     host: str
+
+    def __str__(self) -> str:
+        return self.sockaddr if isinstance(self.sockaddr, str) else \
+            str(Address(*self.sockaddr[:2]))
 
 
 def addresses_of(given: Union[str, Sequence[str]],

@@ -142,6 +142,7 @@ class Session(Watches):
     def _drop(self, error: HoldfastError) -> None:
         """The connection has ended, or there was none."""
         now = self.clock()
+        error.text = f"{self.peer}: {error.text}" if self.peer else error.text
         was, self.link = self.link, Link.IDLE
         calls = list(self._calls.values())
         self._calls.clear()

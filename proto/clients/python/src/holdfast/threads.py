@@ -88,7 +88,7 @@ class Lock(View):
             return
         self._client.engine.do(make)
         if lost is not None:
-            raise errors.LockLost(f"{self.name}: {lost}", why=lost)
+            raise errors.LockLost(names=(self.name,), why=lost)
 
     def __enter__(self) -> Lock:
         return self.acquire()

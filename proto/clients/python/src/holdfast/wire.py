@@ -51,8 +51,8 @@ def check_seconds(what: str, value: object, most: float,
     if not isinstance(value, (int, float)):
         raise TypeError(f"{what} must be a number of seconds, not {value!r}")
     if not least <= value <= most:
-        raise UsageError(f"{what}={value}: it must be {least:g} to {most:g} "
-                         "seconds")
+        raise UsageError(f"{what}={value}: it must be {least:.9g} to "
+                         f"{most:.9g} seconds")
 
 
 def encode(value: Text) -> str:
