@@ -193,10 +193,12 @@ class AioTest(fixture.Case):
 
     def test_close_ends_waits(self):
         async def work(hf):
-            await hf.lock("a").acquire()
+            lock = await hf.lock("a").acquire()
             waiter = asyncio.ensure_future(hf.lock("a").acquire())
+            lost = asyncio.ensure_future(lock.wait_lost())
             await self.waits()
             await hf.close()
+            await asyncio.wait_for(lost, 1)
             with self.assertRaises(holdfast.Closed):
                 await waiter
         self.run_with(work)

@@ -271,10 +271,15 @@ class LockTest(fixture.Case):
             except holdfast.HoldfastError as error:
                 errors.put(error)
 
-        lock = self.hf.lock("a").acquire()
+        lost = queue.Queue()
+        lock = self.hf.lock("a", on_lost=lost.put).acquire()
         threading.Thread(target=wait).start()
+        ends = threading.Thread(target=lambda: lost.put(lock.wait_lost(20)))
+        ends.start()
+        self.wait_until(lambda: lock._gone is not None)
         self.wait_until(lambda: self.broker_.metric("tickets") == 2)
         self.hf.close()
+        self.assertIs(lost.get(timeout=1), True)
         self.assertIsInstance(errors.get(timeout=1), holdfast.Closed)
         self.assertFalse(lock.held)
         self.assertFalse(self.taken(self.broker_, "a"))

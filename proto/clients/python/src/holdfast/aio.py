@@ -184,6 +184,11 @@ class Lock(View):
             if hook is not None:
                 hook(self)
 
+    def told_closed(self) -> None:
+        """The client was closed, which is no news for a hook."""
+        if self._gone is not None:
+            self._gone.set()
+
     def told_wanted(self, waiters: int) -> None:
         """Others wait for it."""
         if self._terms.on_wanted is not None:
@@ -284,6 +289,9 @@ class Holdfast:
     async def close(self) -> None:
         """Gives all locks back. Calls that wait get Closed."""
         await self.engine.close()
+        for hold in self.core.holds.values():
+            for lock in hold.users:
+                lock.told_closed()
 
     async def __aenter__(self) -> Holdfast:
         return self
