@@ -8,6 +8,7 @@ import (
 	"errors"
 	"math/rand"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -54,6 +55,8 @@ func parsePlace(text, port string) (place, error) {
 	switch {
 	case text == "":
 		return place{}, usage("an address is empty")
+	case strings.Contains(text, "://"):
+		return place{}, usage("the address %q is a URL; use HOST:PORT", text)
 	case strings.Contains(text, "/"):
 		return place{network: "unix", host: text}, nil
 	case !strings.Contains(text, ":"):
@@ -64,6 +67,10 @@ func parsePlace(text, port string) (place, error) {
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {
 		return place{}, usage("the address %q is not HOST:PORT", text)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return place{}, usage("the address %q has no port from 1 to 65535",
+			text)
 	}
 	return place{"tcp", host, port}, nil
 }
@@ -147,7 +154,8 @@ func (c *Client) attempt(ctx context.Context, to target) (bool, core.Failure) {
 	if c.cfg.tls != nil {
 		secure := c.secure(raw, to.host)
 		if err := secure.HandshakeContext(ctx); err != nil {
-			return false, core.Failure{Code: codeTLS, Cause: err}
+			return false, core.Failure{Code: codeTLS, Cause: err,
+				Text: "the handshake with " + to.address + " failed"}
 		}
 		conn = secure
 	}
@@ -189,7 +197,7 @@ func (c *Client) begin(raw net.Conn, address string) bool {
 		return false
 	}
 	c.conn, c.address = raw, address
-	c.core.Connected(now)
+	c.core.Connected(now, address)
 	return true
 }
 

@@ -132,7 +132,8 @@ func failed(f core.Failure, name string) error {
 
 func lost(name, reason string) *Error {
 	if reason == "closed" {
-		return &Error{Code: core.CodeClosed, Name: name}
+		return &Error{Code: core.CodeClosed, Name: name,
+			Text: "the client was closed"}
 	}
 	return &Error{Code: "LOST", Name: name, Reason: reason}
 }

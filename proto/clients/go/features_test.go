@@ -2,9 +2,11 @@ package holdfast
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -304,7 +306,7 @@ func TestUsage(t *testing.T) {
 	c := dial(t, address)
 	ctx := within(t, 20*time.Second)
 	for i, opts := range [][]LockOption{{Wait(-1)}, {Lease(0)}, {Note("")},
-		{Semaphore(1, 2)}, {Delay(25 * time.Hour)}} {
+		{Semaphore(1, 2)}, {Semaphore(0, 1)}, {Delay(25 * time.Hour)}} {
 		_, err := c.Lock(ctx, "a", opts...)
 		if !errors.Is(err, ErrUsage) {
 			t.Error(i, err)
@@ -314,9 +316,17 @@ func TestUsage(t *testing.T) {
 	expect(t, err, ErrUsage)
 	_, err = c.Lock(WithOwner(ctx, "~1"), "a")
 	expect(t, err, ErrUsage)
-	for _, address := range []string{"", "a:b:c", "a,,b"} {
+	for _, address := range []string{"", "a:b:c", "a,,b", "a:99999", "a:0",
+		"a:http", "tcp://a:4653"} {
 		_, err := Dial(ctx, address)
 		expect(t, err, ErrUsage)
+	}
+	_, err = Dial(ctx, address, User("", "s"))
+	expect(t, err, ErrUsage)
+	_, err = Dial(ctx, address, TLS(&tls.Config{}))
+	expect(t, err, ErrTLS)
+	if !strings.Contains(err.Error(), address) {
+		t.Error(err)
 	}
 	_, err = Dial(ctx, address, Heartbeat(time.Millisecond))
 	expect(t, err, ErrUsage)

@@ -164,7 +164,11 @@ func TestGarbage(t *testing.T) {
 			w, err := c.submit(ctx, ask(ctx, []string{"a"}, nil).lock(), nil)
 			expect(t, err, nil)
 			close(asked)
-			expect(t, c.wait(ctx, w), ErrProtocol)
+			err = c.wait(ctx, w)
+			expect(t, err, ErrProtocol)
+			if !strings.Contains(err.Error(), c.Address()) {
+				t.Error(err)
+			}
 		})
 	}
 }

@@ -81,7 +81,8 @@ func (c *config) check() error {
 	}{{"name", c.core.Name, wire.WordMax}, {"user", c.core.User, wire.WordMax},
 		{"secret", c.core.Secret, wire.SecretMax}}
 	for i, w := range words {
-		if w.word == "" && (i < 2 || c.core.User == "") {
+		if w.word == "" && (i == 0 || c.core.User == "" &&
+			c.core.Secret == "") {
 			continue
 		}
 		if err := wire.Check(w.what, w.word, w.max); err != nil {
@@ -173,6 +174,9 @@ func Upgradable() LockOption {
 // Semaphore asks for some permits of a lock that has limit of them.
 func Semaphore(limit, permits uint32) LockOption {
 	return func(r *request) {
+		if limit == 0 {
+			r.fail(usage("limit is 0; it is 1 or more"))
+		}
 		if permits == 0 || permits > limit {
 			r.fail(usage("permits is %d; it is 1 to %d", permits, limit))
 		}

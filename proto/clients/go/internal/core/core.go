@@ -96,6 +96,7 @@ type Core struct {
 	dropping   bool // the caller ends the connection
 	final      bool // and the session
 	why        Failure
+	peer       string // of the connection, for errors
 
 	tag     uint64
 	sent    map[uint64]*Request
@@ -174,9 +175,10 @@ func (c *Core) Connecting(now Time) {
 	}
 }
 
-// Connected says that bytes go to a broker from now on.
-func (c *Core) Connected(now Time) {
+// Connected says that bytes go to a broker from now on. Errors name peer.
+func (c *Core) Connected(now Time, peer string) {
 	c.now = now
+	c.peer = peer
 	c.heardAt = now
 	if c.state != Connecting {
 		c.drop(Failure{Code: CodeGone, Text: "the session has ended"}, false)
@@ -243,6 +245,7 @@ func (c *Core) pause() Time {
 // drop ends the connection; with final also the session, kept or not.
 func (c *Core) drop(why Failure, final bool) {
 	if !c.dropping {
+		why.Text = c.peer + ": " + why.Text
 		c.dropping, c.final, c.why = true, final, why
 	}
 }
@@ -323,8 +326,12 @@ func (c *Core) Tick(now Time) {
 		}
 	case Greeting, Resuming:
 		if now >= c.until {
-			c.drop(Failure{Code: CodeGone,
-				Text: "the broker does not answer"}, false)
+			why := Failure{Code: CodeGone, Text: "no answer to HELLO in time"}
+			if c.state == Greeting {
+				why.Text = "no greeting in time: is it a port of a broker, " +
+					"and without TLS?"
+			}
+			c.drop(why, false)
 		} else {
 			c.wakeAt(c.until)
 		}

@@ -29,7 +29,7 @@ func begin(t *testing.T, cfg Config) *script {
 func (s *script) connect(keys string) {
 	s.Helper()
 	s.Connecting(s.at)
-	s.Connected(s.at)
+	s.Connected(s.at, "x:1")
 	s.Line(s.at, greeting)
 	hello := s.sent("HELLO")
 	if keys != "gen=" && !strings.Contains(hello, keys) {
@@ -222,7 +222,7 @@ func TestSessionMoves(t *testing.T) {
 		t.Fatal("the bound of keep counts from the last answer", h.Left(s.at))
 	}
 	s.Connecting(s.at)
-	s.Connected(s.at)
+	s.Connected(s.at, "x:1")
 	s.Line(s.at, greeting)
 	s.Line(s.at, tag(s.sent("HELLO"))+" OK session=s1 keep_ms=5000 gen=2")
 	out := string(s.Take(nil))
