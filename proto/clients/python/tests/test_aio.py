@@ -170,7 +170,7 @@ class AioTest(fixture.Case):
 
     def test_decorator(self):
         async def work(hf):
-            @hf.locked("job-{0}", wait=0, skip=True)
+            @hf.locked("job-{day}", wait=0, skip=True)
             async def job(day):
                 self.assertIsNone(await job(day))
                 return day

@@ -200,6 +200,12 @@ class LockTest(fixture.Case):
         self.assertEqual(job("mon"), "mon")
         self.assertEqual(job.__doc__, "Of the day.")
         self.assertEqual(runs, ["mon", "other"])
+        named = self.hf.locked("job-{day}-{part}", wait=0)(
+            lambda day, part=1: self.taken(self.broker_, f"job-{day}-{part}"))
+        for held in (job(day="tue"), named("mon"), named(day="mon", part=2)):
+            self.assertTrue(held)
+        with self.assertRaisesRegex(TypeError, "day"):
+            named()
 
     def test_lead(self):
         terms = []
@@ -420,7 +426,7 @@ class LockTest(fixture.Case):
         for _ in range(2):
             for use in (lock.release, lock.upgrade, lock.note,
                         lambda: lock.renew(5), lambda: lock.give(1)):
-                with self.assertRaises(holdfast.NotHeld):
+                with self.assertRaisesRegex(holdfast.NotHeld, "'a'"):
                     use()
             with lock:
                 pass

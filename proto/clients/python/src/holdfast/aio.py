@@ -14,6 +14,7 @@ import asyncio
 import collections
 import contextlib
 import functools
+import inspect
 import time
 from types import TracebackType
 from typing import (TYPE_CHECKING, Any, AsyncIterator, Awaitable, Callable,
@@ -57,7 +58,8 @@ class Lock(View):
         """Waits for the lock. Busy, TimedOut, Deadlock, Unavailable."""
         if self._taken or self._asking:
             raise errors.UsageError(
-                f"{self.name}: this object is in use; make one for each use")
+                "this object is in use; make one for each use",
+                names=(self.name,))
         client, begin = self._client, time.monotonic()
         call = client.core.lock(self._terms.names, **self._terms.keys)
         call.user = self
@@ -161,7 +163,8 @@ class Lock(View):
 
     def _must_hold(self) -> None:
         if not self._taken:
-            raise errors.NotHeld(f"{self.name}: this object does not hold it")
+            raise errors.NotHeld("this object does not hold it",
+                                 names=(self.name,))
 
     # the client's
 
@@ -346,11 +349,17 @@ class Holdfast:
     def locked(self, name: str, *, skip: bool = False,
                **args: Unpack[LockArgs]) -> Callable[[F], F]:
         """A decorator: the coroutine runs under the lock. `name` may have the
-        arguments: "job-{0}". `skip`: it does not run if the lock is held."""
+        arguments: "job-{0}" or "job-{day}". `skip`: it does not run if the
+        lock is held."""
         def decorate(function: F) -> F:
+            signature = inspect.signature(function)
+
             @functools.wraps(function)
             async def run(*values: Any, **keys: Any) -> Any:
-                lock = self.lock(name.format(*values, **keys), **args)
+                bound = signature.bind(*values, **keys)
+                bound.apply_defaults()
+                lock = self.lock(name.format(
+                    *bound.args, **{**bound.arguments, **keys}), **args)
                 async with contextlib.AsyncExitStack() as stack:
                     try:
                         await stack.enter_async_context(lock)

@@ -257,7 +257,8 @@ class View:
         """The number of the grant, larger than all before: give it to what
         the lock protects."""
         if not self._holds:
-            raise errors.NotHeld("the lock was not acquired")
+            raise errors.NotHeld("the lock was not acquired",
+                                 names=(self.name,))
         return self._holds[0].fence
 
     @property
@@ -292,4 +293,5 @@ class View:
         if why is not None:
             raise errors.LockLost(names=(self.name,), why=why)
         if not self.held:
-            raise errors.NotHeld("the lock was not acquired, or was released")
+            raise errors.NotHeld("the lock was not acquired, or was released",
+                                 names=(self.name,))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import inspect
 import threading
 import time
 from types import TracebackType
@@ -49,7 +50,8 @@ class Lock(View):
         """Waits for the lock. Busy, TimedOut, Deadlock, Unavailable."""
         if self._taken or self._asking:
             raise errors.UsageError(
-                f"{self.name}: this object is in use; make one for each use")
+                "this object is in use; make one for each use",
+                names=(self.name,))
         client, terms, begin = self._client, self._terms, time.monotonic()
 
         def make() -> List[Call]:
@@ -147,7 +149,8 @@ class Lock(View):
 
     def _must_hold(self) -> None:
         if not self._taken:
-            raise errors.NotHeld(f"{self.name}: this object does not hold it")
+            raise errors.NotHeld("this object does not hold it",
+                                 names=(self.name,))
 
     # the client's, with its mutex or in its thread
 
@@ -335,11 +338,17 @@ class Holdfast:
     def locked(self, name: str, *, skip: bool = False,
                **args: Unpack[LockArgs]) -> Callable[[F], F]:
         """A decorator: the function runs under the lock. `name` may have the
-        arguments: "job-{0}". `skip`: it does not run if the lock is held."""
+        arguments: "job-{0}" or "job-{day}". `skip`: it does not run if the
+        lock is held."""
         def decorate(function: F) -> F:
+            signature = inspect.signature(function)
+
             @functools.wraps(function)
             def run(*values: Any, **keys: Any) -> Any:
-                lock = self.lock(name.format(*values, **keys), **args)
+                bound = signature.bind(*values, **keys)
+                bound.apply_defaults()
+                lock = self.lock(name.format(
+                    *bound.args, **{**bound.arguments, **keys}), **args)
                 try:
                     lock.acquire()
                 except (errors.Busy, errors.TimedOut):
