@@ -61,6 +61,11 @@ class LockTest(fixture.Case):
             self.assertTrue(self.taken(self.broker_, "a"))
         self.assertFalse(self.taken(self.broker_, "a"))
 
+    def test_help_has_all_arguments(self):
+        for kind in (holdfast.ConnectArgs, holdfast.LockArgs):
+            for key in kind.__annotations__:
+                self.assertRegex(kind.__doc__, rf"\b{key}(, \w+)*: ")
+
     def test_named_owner_is_not_the_default_one(self):
         with self.hf.lock("a") as lock:
             for owner in ("1", "2", "3"):

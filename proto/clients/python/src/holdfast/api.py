@@ -24,67 +24,76 @@ Hook = Callable[..., object]
 
 
 class ConnectArgs(TypedDict, total=False):
-    """Of connect(). Times are in seconds."""
+    """Of connect(). Times are in seconds.
 
-    #: Of the client, for people.
+    name: of the client, for people.
+    keep: how long its locks outlive a connection. They move to the next
+        broker, or to the same one after its restart. 0, the default: they end.
+    heartbeat: 2 by default. A client that hangs, or is cut off, is noticed
+        after three heartbeats. 0: never, or by TCP after about 11 s.
+    user, secret, secret_file: for a broker with users. The secret is given as
+        such or in a file.
+    tls: TLS with the certificates that the system trusts. Each of the next
+        four turns TLS on too. The default port is 4655 then.
+    ca: TLS with the certificates of this file.
+    cert, key: the client's own certificate, and the file of its key if that
+        is apart.
+    server_name: the name in the broker's certificate; by default that of its
+        address.
+    ssl_context: in place of tls, ca, cert and key.
+    on_wait: called with the lock and what the broker tells of its wait.
+    on_grant: called with the lock and the time that it waited.
+    on_lost: called with a lock that is lost.
+    on_move: called after a move to another connection.
+    """
+
     name: str
-    #: How long its locks outlive a connection: they move to the next broker,
-    #: or to the same one after its restart. 0, the default: they end.
     keep: float
-    #: 2 by default: a client that hangs, or is cut off, is noticed after three
-    #: heartbeats. 0: never, or by TCP after about 11 s.
     heartbeat: float
-    #: For a broker with users; the secret as such or in a file.
     user: str
     secret: str
     secret_file: str
-    #: TLS with the certificates that the system trusts. Each of the four
-    #: below turns TLS on too. The port is 4655 by default then.
     tls: bool
-    #: TLS with those of this file.
     ca: str
-    #: The client's own certificate, and the file of its key if that is apart.
     cert: str
     key: str
-    #: The name in the broker's certificate; by default that of its address.
     server_name: str
-    #: In place of the above.
     ssl_context: SSLContext
-    #: Called with the lock and what the broker tells of its wait.
     on_wait: Hook
-    #: Called with the lock and the time that it waited.
     on_grant: Hook
-    #: Called with a lock that is lost.
     on_lost: Hook
-    #: Called after a move to another connection.
     on_move: Hook
 
 
 class LockArgs(TypedDict, total=False):
-    """Of lock() and its like. Times are in seconds."""
+    """Of lock() and its like. Times are in seconds.
 
-    #: How long to wait for it; 0: not at all; None, the default: no limit.
+    wait: how long to wait for it. 0: not at all. None, the default: no limit.
+    lease: how long it lasts. None, the default: until it is released.
+    owner: the holder. An owner may take a lock twice. The default is an owner
+        for each lock(), so that tasks and threads exclude each other.
+    note: for others who look, and for those who watch().
+    delay: how long nobody gets it, if this client dies.
+    tree: the name is a path. It excludes those above and below it.
+    confirm: whether the end of the `with` waits until the broker has answered,
+        which is the default. False takes half the time of a short use. A loss
+        in the last moment, that the client has not heard of, is then not
+        raised.
+    cancel: its cancel() ends the wait from another thread. Not of asyncio.
+    on_lost: called with the lock when it is lost.
+    on_wanted: called with the lock and the number of waiters, when others
+        wait.
+    """
+
     wait: Optional[float]
-    #: How long it lasts; None, the default: until it is released.
     lease: Optional[float]
-    #: Who holds it. An owner may take a lock twice. The default is an owner
-    #: for each lock(), so that tasks and threads exclude each other.
     owner: Optional[str]
-    #: For others who look, and for those who watch().
     note: Optional[str]
-    #: How long nobody gets it, if this client dies.
     delay: Optional[float]
-    #: The name is a path: it excludes those above and below it.
     tree: bool
-    #: Whether the end of the `with` waits until the broker has answered, which
-    #: is the default. False takes half the time of a short use. A loss in the
-    #: last moment, that the client has not heard of, is then not raised.
     confirm: bool
-    #: Ends the wait from another thread.
     cancel: Canceller
-    #: Called with the lock when it is lost.
     on_lost: Hook
-    #: Called with the lock and the number of waiters, when others wait.
     on_wanted: Hook
 
 
