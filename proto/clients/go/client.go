@@ -50,9 +50,10 @@ type Client struct {
 }
 
 // Dial connects to the first broker that serves. Addresses are HOST:PORT, HOST
-// (port 4653), [V6]:PORT or the path of a socket, separated by commas: brokers
-// of the same Redis. A host's name may have several addresses. Each is tried
-// for 3 s, from a random one on. Dial fails if none serves, or ctx ends.
+// (port 4653, with TLS 4655), [V6]:PORT or the path of a socket, separated by
+// commas: brokers of the same Redis. A host's name may have several addresses.
+// Each is tried for 3 s, from a random one on. Dial fails if none serves, or
+// ctx ends.
 //
 // If the connection ends later, the next call connects again.
 func Dial(ctx context.Context, addresses string, opts ...Option) (*Client,
