@@ -106,7 +106,8 @@ abstract class Calls {
             finish(call, Failure.closed());
         } else if (call.grant != null && call.grant.lost != null
                 && !call.own) {
-            finish(call, Failure.lost(call.grant.lost));
+            finish(call, Failure.lost(call.grant.name(),
+                    call.grant.lost));
         } else if (link == Link.OPEN && !blocked(call, now)) {
             send(call, now);
         } else {

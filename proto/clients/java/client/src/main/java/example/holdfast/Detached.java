@@ -50,7 +50,7 @@ public final class Detached {
     public void check() {
         double now = Clock.now();
         if (grant.why(now) != null) {
-            throw Failure.lost(grant.why(now)).exception();
+            throw Failure.lost(name(), grant.why(now)).exception();
         }
         if (grant.left(now) == 0) {
             throw Failure.notHeld(name()).exception();

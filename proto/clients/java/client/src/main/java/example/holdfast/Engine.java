@@ -42,7 +42,7 @@ final class Engine {
     private final ByteBuffer input = ByteBuffer.allocateDirect(65536);
 
     // with the mutex
-    private Thread thread;
+    private volatile Thread thread;
     private SocketChannel channel;
     private Tls tls;
     private ByteBuffer unsent = ByteBuffer.allocate(0);
@@ -54,6 +54,7 @@ final class Engine {
     // the thread's
     private SocketChannel registered;
     private SelectionKey key;
+    private boolean telling;
 
     /** `act` gets all events but Answered, without the mutex. */
     Engine(Options options, Consumer<Event> act) {
@@ -71,11 +72,15 @@ final class Engine {
 
     // --- callers
 
-    /** Makes calls under the mutex. Each waiter is done with its answer. */
-    List<Call> begin(Supplier<List<Call>> make) {
+    /** UsageException: this is the thread of the client, in a hook. */
+    void checkMayWait() {
         if (Thread.currentThread() == thread) {
             throw new UsageException("a hook must not wait for the broker");
         }
+    }
+
+    /** Makes calls under the mutex. Each waiter is done with its answer. */
+    List<Call> begin(Supplier<List<Call>> make) {
         List<Call> calls;
         mutex.lock();
         try {
@@ -189,7 +194,7 @@ final class Engine {
                     && core.link != Calls.Link.CLOSED) {
                 thread = start(this::run, "holdfast");
             }
-        } else if (Thread.currentThread() != thread
+        } else if ((Thread.currentThread() != thread || telling)
                 && (!events.isEmpty() || unsent.hasRemaining()
                         || core.due() < until)) {
             selector.wakeup();
@@ -307,9 +312,24 @@ final class Engine {
                 }
                 wait(pause);
             }
-        } catch (IOException failure) {
-            throw new IllegalStateException(failure); // of the selector
+        } catch (IOException | RuntimeException failure) {
+            failed(failure);
         }
+    }
+
+    /** A defect, or no more descriptors: nobody must wait for ever. */
+    private void failed(Exception failure) {
+        log("the thread of holdfast has failed", failure);
+        mutex.lock();
+        try {
+            core.close();
+            events.addAll(core.events());
+            over = true;
+            shut(channel);
+        } finally {
+            mutex.unlock();
+        }
+        tellTheRest();
     }
 
     private void wait(double pause) throws IOException {
@@ -335,19 +355,30 @@ final class Engine {
     }
 
     private void tell(List<Event> told) {
+        boolean mine = Thread.currentThread() == thread;
+        telling |= mine;
         for (Event event : told) {
-            try {
-                if (!(event instanceof Event.Answered answered)) {
-                    act.accept(event);
-                } else if (answered.call().waiter != null) {
-                    answered.call().waiter.complete(null);
-                }
-            } catch (RuntimeException | Error failure) {
-                // A hook must not end the thread.
-                System.getLogger("holdfast").log(System.Logger.Level.ERROR,
-                        "a hook of holdfast has failed", failure);
+            if (!(event instanceof Event.Answered answered)) {
+                guarded(() -> act.accept(event));
+            } else if (answered.call().waiter != null) {
+                answered.call().waiter.complete(null);
             }
         }
+        telling &= !mine;
+    }
+
+    /** Runs a hook, which must not end the thread or lose a lock. */
+    static void guarded(Runnable hook) {
+        try {
+            hook.run();
+        } catch (RuntimeException failure) {
+            log("a hook of holdfast has failed", failure);
+        }
+    }
+
+    private static void log(String text, Exception failure) {
+        System.getLogger("holdfast").log(System.Logger.Level.ERROR, text,
+                failure);
     }
 
     // --- connecting
@@ -428,8 +459,7 @@ final class Engine {
             try {
                 made.close();
             } catch (IOException failure) {
-                System.getLogger("holdfast").log(
-                        System.Logger.Level.DEBUG, "close", failure);
+                log("a socket of holdfast does not close", failure);
             }
         }
     }

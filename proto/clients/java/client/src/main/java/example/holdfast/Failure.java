@@ -21,8 +21,9 @@ record Failure(String code, boolean retry, Map<String, String> keys,
     }
 
     /** A hold has ended: `reason=` of LOST, `deadline` or `session`. */
-    static Failure lost(String why) {
-        return new Failure("LOST", false, Map.of("reason", why), why);
+    static Failure lost(String name, String why) {
+        return new Failure("LOST", false, Map.of("reason", why),
+                name + ": " + why);
     }
 
     static Failure notHeld(String name) {

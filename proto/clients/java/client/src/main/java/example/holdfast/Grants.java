@@ -192,7 +192,7 @@ abstract class Grants extends Calls {
             why = null; // the broker goes on with the release (profile B)
         } else if (failure != null && grant.lost != null
                 && failure.is("NOTHELD", "STALE", "LOST")) {
-            why = Failure.lost(grant.lost);
+            why = Failure.lost(grant.name(), grant.lost);
         }
         finish(call, why);
         long count = failure == null ? line.number("count") : 0;
@@ -396,7 +396,7 @@ abstract class Grants extends Calls {
             grant.confirming = null;
             finish(call, why.equals("session")
                     ? Failure.gone("the session has ended")
-                    : Failure.lost(why));
+                    : Failure.lost(grant.name(), why));
             for (Grant other : call.grants) {
                 if (other != grant && other.confirming == call) {
                     giveBack(other, false);

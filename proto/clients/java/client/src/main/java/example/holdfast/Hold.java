@@ -10,6 +10,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Function;
+import java.util.function.Supplier;
 
 /**
  * A lock of one or several names that was granted. {@link #close} gives it
@@ -18,7 +19,7 @@ import java.util.function.Function;
 public final class Hold implements AutoCloseable {
     private final Holdfast client;
     final Ask ask;
-    private final List<String> names;
+    final List<String> names;
     private final AtomicBoolean over = new AtomicBoolean();
     private final AtomicBoolean told = new AtomicBoolean();
     private final CompletableFuture<String> gone = new CompletableFuture<>();
@@ -110,7 +111,7 @@ public final class Hold implements AutoCloseable {
     public void check() {
         Optional<String> why = lost();
         if (why.isPresent()) {
-            throw Failure.lost(why.get()).exception();
+            throw Failure.lost(name(), why.get()).exception();
         }
         if (!held()) {
             throw Failure.notHeld(name()).exception();
@@ -171,7 +172,7 @@ public final class Hold implements AutoCloseable {
      * @throws NotHeldException if it was given back before
      */
     public void release() {
-        client.await(releasing(""), Holdfast.RELEASE);
+        client.await(releasing("", client::begin), Holdfast.RELEASE);
     }
 
     /**
@@ -181,8 +182,8 @@ public final class Hold implements AutoCloseable {
      */
     public void release(Duration delay) {
         Ask.checked("delay", delay);
-        client.await(releasing(" delay=" + delay.toMillis()),
-                Holdfast.RELEASE);
+        client.await(releasing(" delay=" + delay.toMillis(),
+                client::begin), Holdfast.RELEASE);
     }
 
     /**
@@ -192,16 +193,21 @@ public final class Hold implements AutoCloseable {
      *     {@link #release()}
      */
     public CompletableFuture<Void> releaseAsync() {
-        return client.async(releasing(""), call -> null);
+        return client.async(releasing("", client::submit), call -> null);
     }
 
-    private List<Call> releasing(String words) {
-        if (!over.compareAndSet(false, true)) {
-            throw Failure.notHeld(name()).exception();
-        }
-        return about(grant -> {
-            grant.users.remove(this);
-            return client.core().unlock(grant, words);
+    private List<Call> releasing(String words,
+            Function<Supplier<List<Call>>, List<Call>> begin) {
+        return begin.apply(() -> {
+            if (!over.compareAndSet(false, true)) {
+                throw Failure.notHeld(name()).exception();
+            }
+            List<Call> calls = new ArrayList<>();
+            for (Grant grant : grants) {
+                grant.users.remove(this);
+                calls.add(client.core().unlock(grant, words));
+            }
+            return calls;
         });
     }
 

@@ -5,6 +5,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
@@ -72,7 +73,14 @@ public final class Holdfast implements AutoCloseable {
         return engine.core;
     }
 
+    /** Calls whose answers this thread awaits. */
     List<Call> begin(Supplier<List<Call>> make) {
+        engine.checkMayWait();
+        return engine.begin(make);
+    }
+
+    /** Calls that nobody waits for here: hooks may do this, too. */
+    List<Call> submit(Supplier<List<Call>> make) {
         return engine.begin(make);
     }
 
@@ -95,12 +103,16 @@ public final class Holdfast implements AutoCloseable {
         } catch (ExecutionException e) {
             throw new IllegalStateException(e);
         }
+        throwFirst(calls);
+        return calls;
+    }
+
+    private static void throwFirst(List<Call> calls) {
         for (Call call : calls) {
             if (call.failure != null) {
                 throw call.failure.exception();
             }
         }
-        return calls;
     }
 
     private static CompletableFuture<Void> all(List<Call> calls) {
@@ -115,14 +127,14 @@ public final class Holdfast implements AutoCloseable {
             Function<Call, T> result) {
         CompletableFuture<T> future = new CompletableFuture<>();
         all(calls).thenRunAsync(() -> {
-            for (Call call : calls) {
-                if (call.failure != null) {
-                    future.completeExceptionally(call.failure.exception());
-                    return;
-                }
-            }
+            throwFirst(calls);
             future.complete(result.apply(calls.get(0)));
-        }, options.executor);
+        }, options.executor).exceptionally(failure -> {
+            future.completeExceptionally(
+                    failure instanceof CompletionException
+                            ? failure.getCause() : failure);
+            return null;
+        });
         future.whenComplete((value, failure) -> {
             if (failure != null) {
                 engine.giveUp(calls);
@@ -168,14 +180,27 @@ public final class Holdfast implements AutoCloseable {
     public Hold lock(List<String> names, Ask ask) {
         Hold hold = new Hold(this, checked(names), ask);
         long began = System.nanoTime();
-        await(locking(hold, names), null);
+        engine.checkMayWait();
+        await(locking(hold), null);
         granted(hold, began);
         return hold;
     }
 
-    private List<Call> locking(Hold hold, List<String> names) {
-        return begin(() -> {
-            Call call = core().lock(names, hold.ask, false);
+    /** The same for a thread that no interrupt stops from waiting. */
+    Hold lockThrough(String name, Ask ask) {
+        Hold hold = new Hold(this, checked(List.of(name)), ask);
+        long began = System.nanoTime();
+        engine.checkMayWait();
+        List<Call> calls = locking(hold);
+        all(calls).join();
+        throwFirst(calls);
+        granted(hold, began);
+        return hold;
+    }
+
+    private List<Call> locking(Hold hold) {
+        return submit(() -> {
+            Call call = core().lock(hold.names, hold.ask, false);
             call.user = hold;
             return List.of(call);
         });
@@ -183,8 +208,8 @@ public final class Holdfast implements AutoCloseable {
 
     private void granted(Hold hold, long began) {
         if (options.onGrant != null) {
-            options.onGrant.accept(hold,
-                    Duration.ofNanos(System.nanoTime() - began));
+            Duration waited = Duration.ofNanos(System.nanoTime() - began);
+            Engine.guarded(() -> options.onGrant.accept(hold, waited));
         }
     }
 
@@ -218,7 +243,7 @@ public final class Holdfast implements AutoCloseable {
     public CompletableFuture<Hold> lockAsync(List<String> names, Ask ask) {
         Hold hold = new Hold(this, checked(names), ask);
         long began = System.nanoTime();
-        return async(locking(hold, names), call -> {
+        return async(locking(hold), call -> {
             granted(hold, began);
             return hold;
         });
@@ -381,6 +406,7 @@ public final class Holdfast implements AutoCloseable {
      * @throws TimedOutException if the wait is over
      */
     public Freed awaitFree(String name, Duration wait) {
+        engine.checkMayWait();
         return freed(await(awaiting(name, wait), null).get(0));
     }
 
@@ -398,7 +424,7 @@ public final class Holdfast implements AutoCloseable {
 
     private List<Call> awaiting(String name, Duration wait) {
         checked(List.of(name));
-        return begin(() -> List.of(core().awaitFree(name,
+        return submit(() -> List.of(core().awaitFree(name,
                 wait == null ? -1 : wait.toNanos() / 1e9)));
     }
 

@@ -8,7 +8,7 @@ final class Interrupter {
     private final Thread worker = Thread.currentThread();
     private final ReentrantLock mutex = new ReentrantLock();
     private boolean ended;
-    private String why;
+    private Failure lost;
 
     Interrupter(Ask ask) {
         asked = ask;
@@ -18,7 +18,8 @@ final class Interrupter {
     Ask ask() {
         return asked.onLost(hold -> {
             if (asked.interrupts) {
-                interrupt(hold.lost().orElse("gone"));
+                interrupt(Failure.lost(hold.name(),
+                        hold.lost().orElse("gone")));
             }
             if (asked.onLost != null) {
                 asked.onLost.accept(hold);
@@ -26,11 +27,11 @@ final class Interrupter {
         });
     }
 
-    private void interrupt(String reason) {
+    private void interrupt(Failure reason) {
         mutex.lock();
         try {
             if (!ended) {
-                why = reason;
+                lost = reason;
                 worker.interrupt();
             }
         } finally {
@@ -43,7 +44,7 @@ final class Interrupter {
         mutex.lock();
         try {
             ended = true;
-            if (why != null) {
+            if (lost != null) {
                 Thread.interrupted();
             }
         } finally {
@@ -55,10 +56,10 @@ final class Interrupter {
     void lost(Exception failure) {
         mutex.lock();
         try {
-            if (why != null) {
-                HoldfastException lost = Failure.lost(why).exception();
-                lost.initCause(failure);
-                throw lost;
+            if (lost != null) {
+                HoldfastException told = lost.exception();
+                told.initCause(failure);
+                throw told;
             }
         } finally {
             mutex.unlock();

@@ -312,7 +312,8 @@ abstract class Session extends Watches {
             if (call.grant == grant && parked.remove(call)) {
                 boolean givenBack = call.verb.equals("UNLOCK") && call.again
                         && inTime;
-                finish(call, givenBack ? null : Failure.lost(grant.lost));
+                finish(call, givenBack ? null
+                        : Failure.lost(grant.name(), grant.lost));
             }
         }
     }

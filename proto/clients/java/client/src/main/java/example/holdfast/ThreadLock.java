@@ -1,9 +1,6 @@
 package example.holdfast;
 
 import java.time.Duration;
-import java.util.List;
-import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.Lock;
@@ -49,59 +46,32 @@ final class ThreadLock implements Lock {
         return true;
     }
 
-    private CompletableFuture<Hold> begin(Duration wait) {
-        Ask mine = ask.owner("thread-" + Thread.currentThread().getId());
-        return client.lockAsync(List.of(name),
-                wait == null ? mine : mine.until(wait));
+    /** The owner is the thread, so brokers see its deadlocks. */
+    private Ask mine() {
+        return ask.owner("thread-" + Thread.currentThread().getId());
     }
 
     private void enter(Hold hold) {
         client.threads.put(key(), new Entry(hold));
     }
 
-    private static HoldfastException thrown(ExecutionException failure) {
-        return failure.getCause() instanceof HoldfastException known
-                ? known.failure.exception()
-                : Failure.gone(failure.getCause().toString()).exception();
-    }
-
     @Override
     public void lock() {
-        if (reenter()) {
-            return;
-        }
-        CompletableFuture<Hold> future = begin(null);
-        boolean interrupted = false;
-        try {
-            while (true) {
-                try {
-                    enter(future.get());
-                    return;
-                } catch (InterruptedException e) {
-                    interrupted = true;
-                }
-            }
-        } catch (ExecutionException failure) {
-            throw thrown(failure);
-        } finally {
-            if (interrupted) {
-                Thread.currentThread().interrupt();
-            }
+        if (!reenter()) {
+            enter(client.lockThrough(name, mine()));
         }
     }
 
     @Override
     public void lockInterruptibly() throws InterruptedException {
-        acquire(null);
+        acquire(mine());
     }
 
     @Override
     public boolean tryLock() {
         try {
             if (!reenter()) {
-                enter(client.lock(name, ask.owner("thread-"
-                        + Thread.currentThread().getId())
-                        .until(Duration.ZERO)));
+                enter(client.lockThrough(name, mine().until(Duration.ZERO)));
             }
             return true;
         } catch (BusyException | TimedOutException e) {
@@ -113,28 +83,27 @@ final class ThreadLock implements Lock {
     public boolean tryLock(long time, TimeUnit unit)
             throws InterruptedException {
         try {
-            acquire(Duration.ofNanos(Math.max(0, unit.toNanos(time))));
+            acquire(mine().until(Duration.ofNanos(
+                    Math.max(0, unit.toNanos(time)))));
             return true;
         } catch (BusyException | TimedOutException e) {
             return false;
         }
     }
 
-    private void acquire(Duration wait) throws InterruptedException {
+    private void acquire(Ask how) throws InterruptedException {
         if (Thread.interrupted()) {
             throw new InterruptedException();
         }
-        if (reenter()) {
-            return;
-        }
-        CompletableFuture<Hold> future = begin(wait);
         try {
-            enter(future.get());
-        } catch (InterruptedException e) {
-            future.cancel(true);
+            if (!reenter()) {
+                enter(client.lock(name, how));
+            }
+        } catch (CancelledException e) {
+            if (Thread.interrupted()) {
+                throw new InterruptedException();
+            }
             throw e;
-        } catch (ExecutionException failure) {
-            throw thrown(failure);
         }
     }
 
