@@ -61,7 +61,7 @@ final class Engine {
         this.act = act;
         context = options.context();
         serverName = options.serverName;
-        places = new Places(options.addresses);
+        places = new Places(options.addresses, context != null);
         core = new Core(options.settings(), Clock::now, Math::random);
         try {
             selector = Selector.open();
@@ -441,10 +441,9 @@ final class Engine {
                 made.setOption(StandardSocketOptions.SO_KEEPALIVE, true);
             }
             if (context != null && inet) {
-                made.socket().setSoTimeout(CONNECT_MS);
                 sealed[0] = new Tls(context, serverName != null ? serverName
                         : place.host(), place.port());
-                sealed[0].shake(made.socket());
+                sealed[0].shake(made.socket(), CONNECT_MS);
             }
             made.configureBlocking(false);
             return made;

@@ -277,13 +277,13 @@ public final class Hold implements AutoCloseable {
         if (over.get() || !told.compareAndSet(false, true)) {
             return;
         }
-        gone.completeAsync(() -> why, client.options.executor);
         if (ask.onLost != null) {
-            ask.onLost.accept(this);
+            Engine.guarded(() -> ask.onLost.accept(this));
         }
         if (client.options.onLost != null) {
-            client.options.onLost.accept(this);
+            Engine.guarded(() -> client.options.onLost.accept(this));
         }
+        gone.completeAsync(() -> why, client.options.executor);
     }
 
     void tellWanted(long waiters) {

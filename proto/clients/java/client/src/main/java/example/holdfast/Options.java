@@ -76,7 +76,7 @@ public final class Options {
      *
      * @param addresses {@code HOST[:PORT]}, {@code [V6]:PORT} or the
      *     {@code /PATH} of a socket, several also with commas: brokers of the
-     *     same Redis, tried in turn
+     *     same Redis, tried in turn. The usual port is 4653, with TLS 4655
      * @return options with all defaults
      */
     public static Options at(String... addresses) {
@@ -110,6 +110,9 @@ public final class Options {
      * @return changed options
      */
     public Options user(String word, String password) {
+        if (word == null || password == null) {
+            throw new UsageException("user and secret go together");
+        }
         return with(copy -> {
             copy.user = word;
             copy.secret = password;

@@ -16,8 +16,13 @@ import java.util.List;
  */
 final class Places {
     private static final int PORT = 4653;
+    private static final int TLS_PORT = 4655;
+    private static final int USUAL = -1;
 
-    /** A host and a port, or the path of a Unix socket and port 0. */
+    /**
+     * A host and a port, or the path of a Unix socket and port 0. Port -1 is
+     * the usual one.
+     */
     record Address(String host, int port) {
         /** `HOST[:PORT]`, `[V6]:PORT` or `/PATH`. UsageException. */
         static Address of(String text) {
@@ -28,12 +33,13 @@ final class Places {
             int colon = item.lastIndexOf(':');
             boolean without = colon < 0 || item.endsWith("]");
             String host = without ? item : item.substring(0, colon);
-            long port = without ? PORT
+            long port = without ? USUAL
                     : Words.number(item.substring(colon + 1));
             if (host.startsWith("[") && host.endsWith("]")) {
                 host = host.substring(1, host.length() - 1);
             }
-            if (host.isEmpty() || port < 1 || port > 65535) {
+            if (host.isEmpty() || !without && port < 1
+                    || port > 65535) {
                 throw new UsageException("no address: '" + item
                         + "'; use HOST:PORT");
             }
@@ -45,11 +51,13 @@ final class Places {
     record Endpoint(SocketAddress address, String host, int port) {
     }
 
+    private final int usual;
     private final List<Address> addresses;
     private final List<Address> round = new ArrayList<>();
     private final List<Endpoint> resolved = new ArrayList<>();
 
-    Places(List<Address> addresses) {
+    Places(List<Address> addresses, boolean tls) {
+        usual = tls ? TLS_PORT : PORT;
         this.addresses = new ArrayList<>(addresses);
         Collections.rotate(this.addresses,
                 (int) (Math.random() * addresses.size()));
@@ -87,10 +95,11 @@ final class Places {
                     UnixDomainSocketAddress.of(address.host), "", 0));
             return;
         }
+        int port = address.port == USUAL ? usual : address.port;
         for (InetAddress each : InetAddress.getAllByName(address.host)) {
             resolved.add(new Endpoint(
-                    new InetSocketAddress(each, address.port),
-                    address.host, address.port));
+                    new InetSocketAddress(each, port),
+                    address.host, port));
         }
     }
 }

@@ -4,12 +4,14 @@ import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
 import java.net.Socket;
+import java.net.SocketTimeoutException;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.SSLEngine;
 import javax.net.ssl.SSLEngineResult;
 import javax.net.ssl.SSLEngineResult.HandshakeStatus;
+import javax.net.ssl.SSLEngineResult.Status;
 import javax.net.ssl.SSLException;
 import javax.net.ssl.SSLParameters;
 
@@ -36,8 +38,12 @@ final class Tls {
                 ssl.getSession().getApplicationBufferSize());
     }
 
-    /** The handshake, on a socket that blocks. SSLException: it failed. */
-    void shake(Socket socket) throws IOException {
+    /**
+     * The handshake, on a socket that blocks, within some ms. SSLException: it
+     * failed. SocketTimeoutException: it takes longer.
+     */
+    void shake(Socket socket, int ms) throws IOException {
+        long end = System.nanoTime() + ms * 1_000_000L;
         InputStream input = socket.getInputStream();
         OutputStream output = socket.getOutputStream();
         byte[] data = new byte[16384];
@@ -49,6 +55,12 @@ final class Tls {
                 if (status == HandshakeStatus.NOT_HANDSHAKING) {
                     return;
                 }
+                long left = (end - System.nanoTime()) / 1_000_000;
+                if (left <= 0) {
+                    throw new SocketTimeoutException("the TLS handshake is"
+                            + " not over after " + ms + " ms");
+                }
+                socket.setSoTimeout((int) left);
                 int count = input.read(data);
                 if (count < 0) {
                     throw new SSLException("closed in the handshake");
@@ -76,7 +88,11 @@ final class Tls {
             HandshakeStatus status = ssl.getHandshakeStatus();
             switch (status) {
                 case NEED_TASK -> tasks();
-                case NEED_WRAP -> wrap(NOTHING);
+                case NEED_WRAP -> {
+                    if (wrap(NOTHING).getStatus() == Status.CLOSED) {
+                        return status;
+                    }
+                }
                 case NEED_UNWRAP, NEED_UNWRAP_AGAIN -> {
                     if (!unwrap()) {
                         return status;
@@ -96,12 +112,12 @@ final class Tls {
         }
     }
 
-    private void wrap(ByteBuffer from) throws SSLException {
+    private SSLEngineResult wrap(ByteBuffer from) throws SSLException {
         while (true) {
             SSLEngineResult result = ssl.wrap(from, out);
             if (result.getStatus()
-                    != SSLEngineResult.Status.BUFFER_OVERFLOW) {
-                return;
+                    != Status.BUFFER_OVERFLOW) {
+                return result;
             }
             out = larger(out);
         }
@@ -143,9 +159,11 @@ final class Tls {
     /** Bytes for the socket. */
     byte[] encrypt(byte[] data) throws SSLException {
         ByteBuffer from = ByteBuffer.wrap(data);
-        do {
-            wrap(from);
-        } while (from.hasRemaining() && !ssl.isOutboundDone());
+        while (from.hasRemaining()) {
+            if (wrap(from).bytesProduced() == 0) {
+                throw new SSLException("TLS was closed, or begins anew");
+            }
+        }
         return written();
     }
 
