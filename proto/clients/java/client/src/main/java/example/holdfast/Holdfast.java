@@ -227,7 +227,8 @@ public final class Holdfast implements AutoCloseable {
      * Takes an exclusive lock without a wait of the caller.
      *
      * @param name of the lock
-     * @return the lock to be; to cancel it gives back a lock that comes late
+     * @return the lock to be. To cancel it gives back a lock that comes late.
+     *     If cancel() is false, the lock is held
      */
     public CompletableFuture<Hold> lockAsync(String name) {
         return lockAsync(List.of(name), Ask.plain());
@@ -238,7 +239,8 @@ public final class Holdfast implements AutoCloseable {
      *
      * @param names 1 to 16 names
      * @param ask as for {@link #lock(String, Ask)}, with the same errors
-     * @return the lock to be; to cancel it gives back a lock that comes late
+     * @return the lock to be. To cancel it gives back a lock that comes late.
+     *     If cancel() is false, the lock is held
      */
     public CompletableFuture<Hold> lockAsync(List<String> names, Ask ask) {
         Hold hold = new Hold(this, checked(names), ask);

@@ -14,6 +14,7 @@ import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
@@ -122,7 +123,10 @@ class HoldfastTest {
     @Test
     void aGrantThatCrossesACancelIsGivenBack() {
         for (int i = 0; i < 200; i++) {
-            other.lockAsync("j/cross").cancel(true);
+            CompletableFuture<Hold> wait = other.lockAsync("j/cross");
+            if (!wait.cancel(true)) {
+                wait.join().close();
+            }
             hf.lock("j/cross", Ask.within(ofSeconds(5))).close();
         }
     }
@@ -147,6 +151,17 @@ class HoldfastTest {
         assertEquals(true, seen.get());
         first.close();
         hf.lock("j/interrupt", Ask.within(ofSeconds(5))).close();
+    }
+
+    @Test
+    void anInterruptedThreadLosesNoOtherLock() {
+        Hold hold = hf.lock("j/flag");
+        Thread.currentThread().interrupt();
+        assertThrows(CancelledException.class, () -> hf.lock("j/flag/2"));
+        assertTrue(Thread.interrupted());
+        hold.check();
+        hold.release();
+        other.lock("j/flag/2", Ask.within(ofSeconds(5))).close();
     }
 
     @Test
@@ -309,6 +324,43 @@ class HoldfastTest {
         b.close();
         wait.join().close();
         a.close();
+    }
+
+    @Test
+    void hooksMayBeginCallsAndFail() throws Exception {
+        CompletableFuture<HoldfastException> refused =
+                new CompletableFuture<>();
+        CompletableFuture<String> queued = new CompletableFuture<>();
+        Options options = Options.at(broker.address)
+                .onGrant((hold, waited) -> {
+                    throw new IllegalStateException("of the test's hook");
+                })
+                .onWait((hold, keys) -> queued.complete(keys.get("note")));
+        try (Holdfast hooked = Holdfast.connect(options)) {
+            Hold hold = hooked.lock("j/hooks", Ask.plain().note("first")
+                    .onWanted((each, waiters) -> {
+                        refused.complete(assertThrows(UsageException.class,
+                                each::release));
+                        each.releaseAsync();
+                    }));
+            Hold next = hooked.lock("j/hooks", Ask.within(ofSeconds(5)));
+            assertEquals("first", queued.get(5, TimeUnit.SECONDS));
+            assertEquals("USAGE", refused.join().code());
+            assertFalse(hold.held());
+            assertTrue(next.held());
+        }
+    }
+
+    @Test
+    void anExecutorThatRefusesLeavesNoHold() {
+        Options options = Options.at(broker.address).executor(work -> {
+            throw new RejectedExecutionException();
+        });
+        try (Holdfast refusing = Holdfast.connect(options)) {
+            CompletableFuture<Hold> wait = refusing.lockAsync("j/refused");
+            assertThrows(CompletionException.class, wait::join);
+            hf.lock("j/refused", Ask.within(ofSeconds(5))).close();
+        }
     }
 
     @Test
