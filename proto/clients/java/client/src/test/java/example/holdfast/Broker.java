@@ -18,11 +18,15 @@ final class Broker implements AutoCloseable {
         this.address = address;
     }
 
-    /** The program is $HOLDFASTD, or build/holdfastd of the tree. */
-    static Broker start() throws IOException {
+    /** $HOLDFASTD, or build/holdfastd of the tree. */
+    static Path program() {
         String given = System.getenv("HOLDFASTD");
-        Path program = given != null ? Path.of(given)
-                : Path.of("../../../../build/holdfastd");
+        return Path.of(given != null ? given
+                : "../../../../build/holdfastd");
+    }
+
+    static Broker start() throws IOException {
+        Path program = program();
         Assumptions.assumeTrue(Files.isExecutable(program),
                 "no holdfastd: " + program);
         Process process = new ProcessBuilder(program.toString(), "--dev=0")
@@ -41,12 +45,6 @@ final class Broker implements AutoCloseable {
             }
         }
         throw new IOException("holdfastd --dev=0 has ended");
-    }
-
-    /** The broker takes no more steps. */
-    void stop() throws IOException, InterruptedException {
-        new ProcessBuilder("kill", "-STOP", Long.toString(process.pid()))
-                .start().waitFor();
     }
 
     @Override
