@@ -117,7 +117,8 @@ def checked(lock):
 
 def in_a_child(name, lock):
     """check() in a child of fork()."""
-    child = os.fork()
+    with _out:  # else the child has a lock that nobody releases
+        child = os.fork()
     if child == 0:
         say(name, "forked", checked(lock)[0])
         os._exit(0)
