@@ -23,7 +23,7 @@ item_create(char **words, enum driver_kind kind)
     if (item == NULL)
         abort();
     (void)snprintf(item->id, sizeof(item->id), "%s", words[1]);
-    (void)snprintf(item->owner, sizeof(item->owner), "own-%u", ++owners);
+    (void)snprintf(item->owner, sizeof(item->owner), "~%u", ++owners);
     if (owner != NULL)
         (void)snprintf(item->owner, sizeof(item->owner), "%s", owner);
     for (char **word = words + 2; *word != NULL && strchr(*word, '=') == NULL &&
@@ -107,7 +107,13 @@ act_lock(char **words)
     struct holdfast_lock_options options = HOLDFAST_LOCK_DEFAULTS;
     const char *mode = driver_key(words, "mode");
     const char *names[HOLDFAST_NAMES_MAX];
+    const char *owner = driver_key(words, "owner");
 
+    /* The library leaves owners to its user: here to this driver. */
+    if (owner != NULL && owner[0] == '~') {
+        item_refuse(item, HOLDFAST_BAD_ARGUMENT);
+        return;
+    }
     for (size_t i = 0; i < item->name_count; i++)
         names[i] = item->names[i];
     options.owner = item->owner;

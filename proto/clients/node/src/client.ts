@@ -130,7 +130,8 @@ export class Holdfast {
     return result;
   }
 
-  private async take(terms: Terms): Promise<Lock> {
+  /** @internal */
+  async take(terms: Terms): Promise<Lock> {
     terms.signal?.throwIfAborted();
     const begin = performance.now();
     const { engine } = this;

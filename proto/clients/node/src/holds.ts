@@ -40,7 +40,8 @@ export class Holds extends Calls {
    * exclude each other (profile B).
    */
   lock(names: readonly string[], parts: LockParts = {}): Call {
-    const owner = parts.owner ?? String(++this.owners);
+    // No named owner begins so: it would enter another task's hold.
+    const owner = parts.owner ?? `~${++this.owners}`;
     const words = ["owner=" + encode(owner)];
     for (const key of ["lease", "delay"] as const) {
       const ms = parts[key];

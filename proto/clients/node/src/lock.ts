@@ -7,8 +7,8 @@ import * as errors from "./errors.js";
 import type { Engine } from "./engine.js";
 import type { Hold } from "./model.js";
 import { clock } from "./net.js";
-import { checkTime, type Hooks, type LockOptions, type Names, type Terms }
-  from "./options.js";
+import { checkTime, termsOf, type Hooks, type LockOptions,
+  type Terms } from "./options.js";
 
 const RELEASE_MS = 10_000; // for the answer to UNLOCK; the hold is over before
 
@@ -16,7 +16,7 @@ const RELEASE_MS = 10_000; // for the answer to UNLOCK; the hold is over before
 export interface Client {
   readonly engine: Engine;
   readonly hooks: Hooks;
-  lock(names: Names, options: LockOptions): Promise<Lock>;
+  take(terms: Terms): Promise<Lock>;
 }
 
 /** Held locks: what can be said of them without asking anybody. */
@@ -192,8 +192,8 @@ export class Lock extends View {
   /** The exclusive lock above an upgradable one; release it first. */
   async upgrade(options: LockOptions = {}): Promise<Lock> {
     this.mustBeTaken();
-    return this.client.lock(this.terms.names,
-      { ...options, owner: this.first.owner });
+    return this.client.take(termsOf(this.terms.names, options,
+      { owner: this.first.owner }));
   }
 
   private mustBeTaken(): void {

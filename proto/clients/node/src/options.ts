@@ -135,6 +135,10 @@ export function termsOf(names: Names, options: LockOptions,
   for (const key of ["wait", "lease", "delay"] as const) {
     checkTime(key, parts[key]);
   }
+  if (parts.owner?.startsWith("~")) {
+    throw new UsageError(
+      `owner: '${parts.owner}'; it must not begin with '~'`);
+  }
   return { names: list, signal, onLost, onWanted,
     parts: { ...parts, ...more, wanted: onWanted !== undefined } };
 }

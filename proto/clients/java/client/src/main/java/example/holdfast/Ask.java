@@ -148,10 +148,19 @@ public final class Ask {
      * deadlock detection. By default each hold has an owner of its own, so
      * that threads exclude each other.
      *
-     * @param word the owner
+     * @param word the owner; it must not begin with {@code ~}
      * @return a changed copy
      */
     public Ask owner(String word) {
+        if (word != null && word.startsWith("~")) {
+            throw new UsageException(
+                    "owner: '" + word + "'; it must not begin with '~'");
+        }
+        return by(word);
+    }
+
+    /** Of an owner that no user can name, too. */
+    Ask by(String word) {
         return with(copy -> copy.owner = word);
     }
 

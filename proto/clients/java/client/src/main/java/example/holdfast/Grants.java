@@ -29,7 +29,8 @@ abstract class Grants extends Calls {
      */
     final Call lock(List<String> names, Ask ask, boolean detached) {
         Call call = new Call("LOCK", names);
-        call.owner = ask.owner != null ? ask.owner : Long.toString(++owners);
+        // No named owner begins so: it would enter another task's hold.
+        call.owner = ask.owner != null ? ask.owner : "~" + ++owners;
         StringBuilder words = new StringBuilder("owner=")
                 .append(Words.encode(call.owner));
         if (ask.lease != null) {

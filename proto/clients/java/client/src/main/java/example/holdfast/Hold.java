@@ -254,7 +254,7 @@ public final class Hold implements AutoCloseable {
      */
     public Hold upgrade(Ask how) {
         check();
-        return client.lock(names, how.owner(grants.get(0).owner()));
+        return client.lock(names, how.by(grants.get(0).owner()));
     }
 
     @Override

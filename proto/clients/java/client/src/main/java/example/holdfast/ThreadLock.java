@@ -48,7 +48,7 @@ final class ThreadLock implements Lock {
 
     /** The owner is the thread, so brokers see its deadlocks. */
     private Ask mine() {
-        return ask.owner("thread-" + Thread.currentThread().getId());
+        return ask.by("~thread-" + Thread.currentThread().getId());
     }
 
     private void enter(Hold hold) {

@@ -33,7 +33,7 @@ class CoreTest {
         says("* HELLO proto=1 session=s\n");
         assertEquals("1 HELLO\n", sends());
         says("1 OK session=s silence_ms=10000\n");
-        assertEquals("2 LOCK a owner=1\n", sends());
+        assertEquals("2 LOCK a owner=~1\n", sends());
         return call;
     }
 
@@ -51,7 +51,7 @@ class CoreTest {
         now = 1009.95;
         core.tick();
         assertEquals("deadline", grant.lost);
-        assertEquals("4 UNLOCK a fence=7 owner=1\n", sends());
+        assertEquals("4 UNLOCK a fence=7 owner=~1\n", sends());
     }
 
     @Test
