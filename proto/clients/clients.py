@@ -56,6 +56,14 @@ CLIENTS = (
              "build"]],
            "node proto/clients/node/driver.mjs",
            [["node", "proto/clients/node/tests/run.mjs"]]),
+    Client("java", ["java", "mvn"],
+           [["mvn", "-q", "-f", "proto/clients/java", "-DskipTests",
+             "package"]],
+           "java -Xmx64m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 "
+           "-cp proto/clients/java/client/target/classes:"
+           "proto/clients/java/client/target/test-classes "
+           "example.holdfast.driver.Driver",
+           [["mvn", "-q", "-f", "proto/clients/java", "verify"]]),
 )
 
 
