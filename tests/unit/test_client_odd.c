@@ -236,6 +236,22 @@ START_TEST(blocking_part)
 
 END_TEST
 
+/* The lock is given back, and the broker keeps it free for some time. */
+START_TEST(blocking_delay)
+{
+    const struct holdfast_hold hold = {.name = "a", .fence = 5};
+
+    broker_puts("1 OK count=0\n");
+    ck_assert_int_eq(holdfast_unlock_delayed(talk.h, &hold, 1500), 0);
+    broker_puts("2 ERR CONFLICT retry=0 :no\n");
+    ck_assert_int_eq(
+        holdfast_unlock_delayed(talk.h, &hold, 2), HOLDFAST_REFUSED);
+    ck_assert_str_eq(talk_sent(&talk),
+        "1 UNLOCK a delay=1500 fence=5\n2 UNLOCK a delay=2 fence=5\n");
+}
+
+END_TEST
+
 /* All are asked for before the first answer, and the first trouble is told. */
 START_TEST(blocking_all)
 {
@@ -426,6 +442,7 @@ client_odd_suite(void)
     tcase_add_test(calls, odd_addresses);
     tcase_add_test(calls, a_life_with_blocking_calls);
     tcase_add_test(calls, blocking_part);
+    tcase_add_test(calls, blocking_delay);
     tcase_add_test(calls, blocking_all);
     tcase_add_test(calls, blocking_without_options);
     tcase_add_test(calls, blocking_calls_in_vain);

@@ -65,7 +65,7 @@ func TestManyGoroutines(t *testing.T) {
 	address, _ := newRig(t).broker()
 	clients := []*Client{dial(t, address), dial(t, address)}
 	ctx := within(t, 60*time.Second)
-	var inside, last atomic.Uint64
+	var inside, last, grants atomic.Uint64
 	var all sync.WaitGroup
 	for i := 0; i < 32; i++ {
 		i := i
@@ -84,12 +84,16 @@ func TestManyGoroutines(t *testing.T) {
 					t.Error("two holders, or an older fence")
 				}
 				last.Store(lock.Fence())
+				grants.Add(1)
 				inside.Add(^uint64(0))
 				expect(t, lock.Unlock(ctx), nil)
 			}
 		}()
 	}
 	all.Wait()
+	if grants.Load() == 0 {
+		t.Error("nobody was granted the lock")
+	}
 	expect(t, must(t)(clients[0].Lock(ctx, "a")).Unlock(ctx), nil)
 }
 

@@ -47,6 +47,7 @@ class LockTest(fixture.Case):
                 with self.hf.lock("one"):
                     inside.append(1)
                     most.append(len(inside))
+                    time.sleep(0.001)  # others would come in
                     inside.pop()
                     done.append(1)
 
@@ -244,22 +245,22 @@ class LockTest(fixture.Case):
     def test_deadlock(self):
         hf = self.hf
         with hf.lock("d1", owner="a"), hf.lock("d2", owner="b"):
-            waiter = threading.Thread(target=self.swallow, args=(
-                hf.lock("d2", owner="a", wait=5),))
-            waiter.start()
-            with self.assertRaises(holdfast.HoldfastError) as caught:
-                hf.lock("d1", owner="b", wait=5).acquire()
-            waiter.join()
-        if isinstance(caught.exception, holdfast.Deadlock):
-            self.assertEqual(set(caught.exception.cycle), {"d1", "d2"})
+            caught = []
+            self.side_by_side(
+                lambda lock: self.keep_error(lock, caught),
+                (hf.lock("d2", owner="a", wait=5),),
+                (hf.lock("d1", owner="b", wait=5),))
+        cycles = [set(error.cycle) for error in caught
+                  if isinstance(error, holdfast.Deadlock)]
+        self.assertEqual(cycles, [{"d1", "d2"}])
 
     @staticmethod
-    def swallow(lock):
+    def keep_error(lock, errors):
         try:
             with lock:
                 pass
-        except holdfast.HoldfastError:
-            pass
+        except holdfast.HoldfastError as error:
+            errors.append(error)
 
     def test_cancel(self):
         token = holdfast.Canceller()
@@ -314,8 +315,8 @@ class LockTest(fixture.Case):
             on_wait=lambda lock, keys: told.put(("wait", keys["position"])),
             on_grant=lambda lock, seconds: told.put(("grant", seconds > 0)))
         with hf.lock("a"):
-            threading.Thread(target=self.swallow,
-                             args=(hf.lock("a", wait=5),)).start()
+            threading.Thread(target=self.keep_error,
+                             args=(hf.lock("a", wait=5), [])).start()
             self.assertEqual(told.get(timeout=5), ("grant", True))
             self.assertEqual(told.get(timeout=5), ("wait", "1"))
         self.assertEqual(told.get(timeout=5), ("grant", True))

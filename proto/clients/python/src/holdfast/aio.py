@@ -241,8 +241,12 @@ class Watching(Generic[N]):
             call = self._client.core.watch(self._name, self._members)
             if call.watch is not None:
                 call.watch.user = self
-            await self._client.ask(call)
-            self._watch = call.watch
+            self._watch = call.watch  # close() may come before the answer
+            try:
+                await self._client.ask(call)
+            except BaseException:
+                self._watch = None
+                raise
         while not (self._news or self._over):
             self._ready.clear()
             await self._ready.wait()
@@ -387,13 +391,15 @@ class Holdfast:
         """Runs work(lock) as the leader, again after each loss, and returns
         what it returns. `note` tells others who leads."""
         while True:
+            leads = False
             try:
                 async with self.lock(name, **args) as lock:
+                    leads = True
                     return await work(lock)
             except errors.LockLost:
                 continue
             except errors.Unavailable as error:
-                if not error.retry:
+                if leads or not error.retry:  # of work, or of its end
                     raise
                 await asyncio.sleep(error.after or LEAD_PAUSE_S)
 
@@ -414,6 +420,7 @@ class Holdfast:
             self.config.on_wait(event.call.user, event.keys)
         elif isinstance(event, Moved) and self.config.on_move is not None:
             self.config.on_move()
+
 
 class Connecting:
     """`await aio.connect(...)`, or `async with aio.connect(...)`."""

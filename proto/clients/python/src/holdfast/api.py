@@ -76,9 +76,8 @@ class LockArgs(TypedDict, total=False):
     delay: how long nobody gets it, if this client dies.
     tree: the name is a path. It excludes those above and below it.
     confirm: whether the end of the `with` waits until the broker has answered,
-        which is the default. False takes half the time of a short use. A loss
-        in the last moment, that the client has not heard of, is then not
-        raised.
+        which is the default. With False, a loss in the last moment, that the
+        client has not heard of, is not raised.
     cancel: its cancel() ends the wait from another thread. Not of asyncio.
     on_lost: called with the lock when it is lost.
     on_wanted: called with the lock and the number of waiters, when others

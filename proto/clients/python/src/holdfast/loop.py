@@ -82,12 +82,8 @@ class Engine:
             waiting.append(call.waiter)
         self.settle()
         try:
-            for call in calls:
-                if limit is None:
-                    await call.waiter
-                elif not (await asyncio.wait([call.waiter],
-                                             timeout=limit))[0]:
-                    raise errors.gone(f"no answer within {limit:g} s")
+            if (await asyncio.wait(waiting, timeout=limit))[1]:
+                raise errors.gone(f"no answer within {limit:g} s")
         except BaseException:
             for call in calls:
                 self._give_up(call)
@@ -145,6 +141,7 @@ class Engine:
         """There is a connection; its bytes may come before _dial() goes on."""
         if self.core.link is Link.DIALING:
             self._connection = connection
+            self._closed.clear()
             self.core.connected(self._places.more)
             self.settle()
         elif connection.transport is not None:

@@ -376,13 +376,15 @@ class Holdfast:
         """Runs work(lock) as the leader, again after each loss, and returns
         what it returns. `note` tells others who leads."""
         while True:
+            leads = False
             try:
                 with self.lock(name, **args) as lock:
+                    leads = True
                     return work(lock)
             except errors.LockLost:
                 continue
             except errors.Unavailable as error:
-                if not error.retry:
+                if leads or not error.retry:  # of work, or of its end
                     raise
                 time.sleep(error.after or LEAD_PAUSE_S)
 

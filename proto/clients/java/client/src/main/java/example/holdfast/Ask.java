@@ -1,6 +1,7 @@
 package example.holdfast;
 
 import java.time.Duration;
+import java.util.Objects;
 import java.util.function.Consumer;
 import java.util.function.ObjLongConsumer;
 
@@ -157,6 +158,12 @@ public final class Ask {
                     "owner: '" + word + "'; it must not begin with '~'");
         }
         return by(word);
+    }
+
+    /** Whether the other one asks for the same kind of lock. */
+    boolean isLike(Ask other) {
+        return Objects.equals(mode, other.mode) && limit == other.limit
+                && permits == other.permits && tree == other.tree;
     }
 
     /** Of an owner that no user can name, too. */

@@ -270,7 +270,8 @@ public final class Options {
 
     /** Null: no TLS. */
     SSLContext context() {
-        if (context == null && !tls && ca == null && cert == null) {
+        if (context == null && !tls && ca == null && cert == null
+                && serverName == null) {
             return null;
         }
         for (Places.Address each : addresses) {

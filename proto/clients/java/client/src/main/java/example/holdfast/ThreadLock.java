@@ -14,10 +14,12 @@ final class ThreadLock implements Lock {
     /** What a thread holds; only this thread uses it. */
     static final class Entry {
         private final Hold hold;
+        private final Ask ask;
         private int count = 1;
 
-        Entry(Hold hold) {
+        Entry(Hold hold, Ask ask) {
             this.hold = hold;
+            this.ask = ask;
         }
     }
 
@@ -41,6 +43,10 @@ final class ThreadLock implements Lock {
         if (entry == null) {
             return false;
         }
+        if (!entry.ask.isLike(ask)) {
+            throw new UsageException("this thread holds '" + name
+                    + "' as another kind of lock; unlock that first");
+        }
         entry.hold.check();
         entry.count++;
         return true;
@@ -52,7 +58,7 @@ final class ThreadLock implements Lock {
     }
 
     private void enter(Hold hold) {
-        client.threads.put(key(), new Entry(hold));
+        client.threads.put(key(), new Entry(hold, ask));
     }
 
     @Override

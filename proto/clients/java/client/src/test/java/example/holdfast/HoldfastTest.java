@@ -4,6 +4,8 @@ import static java.time.Duration.ofMillis;
 import static java.time.Duration.ofSeconds;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -218,6 +220,8 @@ class HoldfastTest {
         Lock same = hf.asLock("j/thread");
         lock.lock();
         same.lock();
+        Lock shared = hf.asLock("j/thread", Ask.shared());
+        assertThrows(UsageException.class, shared::lock);
         AtomicInteger taken = new AtomicInteger();
         Thread thread = new Thread(() -> taken.set(lock.tryLock() ? 1 : -1));
         thread.start();
@@ -316,14 +320,18 @@ class HoldfastTest {
         Ask second = Ask.within(ofSeconds(10)).owner("t2");
         Hold a = hf.lock("j/a,b", first);
         Hold b = other.lock("j/b%", second);
-        CompletableFuture<Hold> wait = hf.lockAsync(List.of("j/b%"), first);
-        DeadlockException cycle = assertThrows(DeadlockException.class,
-                () -> other.lock("j/a,b", second));
+        CompletableFuture<Hold> one = hf.lockAsync(List.of("j/b%"), first);
+        CompletableFuture<Hold> two = other.lockAsync(List.of("j/a,b"), second);
+        // The younger wait ends, whichever that is.
+        Throwable end = assertThrows(CompletionException.class,
+                () -> CompletableFuture.anyOf(one, two).join()).getCause();
+        DeadlockException cycle =
+                assertInstanceOf(DeadlockException.class, end);
         assertTrue(cycle.cycle().containsAll(List.of("j/a,b", "j/b%")),
                 cycle.cycle().toString());
-        b.close();
-        wait.join().close();
         a.close();
+        b.close();
+        (one.isCompletedExceptionally() ? two : one).join().close();
     }
 
     @Test
@@ -379,6 +387,7 @@ class HoldfastTest {
     @Test
     void badArgumentsAreRefused() {
         assertThrows(UsageException.class, () -> Options.at("host:port"));
+        assertNotNull(Options.at("a").serverName("a").context());
         assertThrows(UsageException.class,
                 () -> hf.lock(List.of(), Ask.plain()));
         assertThrows(UsageException.class,
