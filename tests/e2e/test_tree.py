@@ -44,6 +44,9 @@ class TreeTest(KindsCase):
             client.ok("UNLOCK shop/1")
         one.ok("LOCK shop/2 tree=1")
         whole = two.waits("LOCK shop tree=1")
+        self.wait_until(  # the brokers hear of it, and give the idle ones back
+            lambda: one.ok("SHOW shop").get("holders") == "1",
+            what="an end of the idle intentions")
         tags = [client.waits(f"LOCK shop/3{i} tree=1")
                 for i, client in enumerate(late)]
         one.ok("LOCK shop/4 tree=1 wait=0")  # its owner has a part

@@ -175,6 +175,8 @@ class Client:
             mine = self.lock.of_session(call.who)
             if mine and chance.random() < 0.9:  # what it asked for before
                 call.mode, call.permits = mine.mode, mine.permits
+                if mine.mode in INTENTS:  # these never have a limit
+                    call.limit = 0
 
     def choose_kind(self, call, number):
         chance = self.chance
