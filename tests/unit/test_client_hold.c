@@ -214,6 +214,23 @@ static const struct talk_script scripts[] = {
         "renew a 5 1 | =* | < 8 ERR INDOUBT retry=1 | until a 5 0\n"
         "= ERR 8 INDOUBT fence=0 until=0 :\n"
         "= DEADLINE 1 a fence=5 until=1000100 :\n"},
+    {"renew_without_an_answer",
+        "lock a lease=60000 | >* | < 1 OK fence=5 ttl_ms=9000 count=1 | =*\n"
+        "@100 | renew a 5 60000 | until a 5 9000\n"
+        "@100 | renew a 5 6000 | until a 5 6138 | renew a 5 5000\n"
+        "until a 5 5148 | < 2 OK ttl_ms=9500 | until a 5 5148\n"
+        /* Refused: as before. In doubt: the sooner end, until HELD. */
+        "< 4 ERR CONFLICT retry=0 | until a 5 6138\n"
+        "< 3 ERR INDOUBT retry=1 | until a 5 6138 | note a 5 x\n"
+        "until a 5 6138 | < 5 OK ttl_ms=9000 renewed=1 | until a 5 9200\n"},
+    {"renew_ends_without_an_answer",
+        "lock a lease=60000 | >* | < 1 OK fence=5 ttl_ms=9000 count=1 | =*\n"
+        "@1000 | renew a 5 1000 | +800 | =* | timeout 90 | until a 5 1988\n"
+        "+89 | = | +1 | = DEADLINE 1 a fence=5 until=1001988 :\n"},
+    {"renew_before_the_grant",
+        "lock a | renew a 0 5000 | >* | @100\n"
+        "< 1 OK fence=5 ttl_ms=9000 count=1 | until a 5 4948\n"
+        "< 2 OK ttl_ms=4900 | until a 5 4900\n"},
     {"note", "lock a | >* | < 1 OK fence=5 ttl_ms=9000 count=1 | =* | +1000\n"
              "note a 5 b%c | > 2 NOTE a note=b%25c fence=5\n"
              "< 2 OK ttl_ms=9500 renewed=1 | until a 5 10500 | =*\n"
@@ -221,7 +238,7 @@ static const struct talk_script scripts[] = {
     {"renew_gives_a_lease",
         "lock a | >* | < 1 OK fence=5 ttl_ms=9000 count=1 | =* | +3000\n"
         "> 2 PING | renew a 5 6000 | >* | < 2 OK ttl_ms=9000\n"
-        "until a 5 9000 | < 3 OK ttl_ms=6000 | until a 5 9000 | =*\n"
+        "until a 5 8938 | < 3 OK ttl_ms=6000 | until a 5 9000 | =*\n"
         "+2000 | > 4 HELD\n"},
     {"lease_is_not_pinged",
         /* The answer to PING leaves out leases; HELD has them. */

@@ -893,6 +893,15 @@ static const struct talk_script scripts[] = {
         /* The hold may have ended before the UNLOCK. */
         "clock 9001 | < 5 ERR LOST retry=0 :gone\n"
         "= ERR 3 LOST fence=0 until=0 :the hold was yours and has ended\n"},
+    {"renew_without_an_answer_is_put_again",
+        "begin | hold a 2 5 | renew a 5 4000 | > 3 RENEW a lease=4000 fence=5\n"
+        "until a 5 3958 | crash | =* | renew a 5 900 | until a 5 3958\n"
+        "resume 2 | > 6 CLAIM a fence=5 count=1\n"
+        "< 6 OK fence=5 ttl_ms=9000 count=1 | =*\n"
+        "> 3 RENEW a lease=4000 fence=5\n> 4 RENEW a lease=900 fence=5\n"
+        /* The first sending counts as well. */
+        "< 4 ERR CONFLICT retry=0 | until a 5 3958 | =*\n"
+        "< 3 OK ttl_ms=4900 | until a 5 some\n"},
     {"some_permits_are_given_back_once",
         "begin | hold a 2 5 | part a 5 2 | >* | crash\n"
         "= ERR 3 INDOUBT fence=0 until=0 :the connection ended before the "

@@ -35,8 +35,8 @@ static void
 claim_answer_requests(struct holdfast *h, const struct holdfast_kept *kept)
 {
     /* The UNLOCK ended the hold, as its deadline had not passed. */
-    bool released =
-        holdfast_kept_releasing(kept) && holdfast_now_ms(h) < kept->deadline_ms;
+    bool released = holdfast_kept_releasing(kept) &&
+                    holdfast_now_ms(h) < holdfast_kept_deadline_ms(kept);
 
     for (struct holdfast_pending *pending = h->pending; pending != NULL;) {
         struct holdfast_pending *next = pending->next;

@@ -179,9 +179,64 @@ kept_create(struct holdfast *h, const char *name, const char *owner)
         return NULL;
     (void)snprintf(kept->name, sizeof(kept->name), "%s", name);
     (void)snprintf(kept->owner, sizeof(kept->owner), "%s", owner);
+    kept->renew_end_ms = UINT64_MAX;
     kept->next = h->holds;
     h->holds = kept;
     return kept;
+}
+
+/* The time that the lease of a RENEW leaves its client; no sum with a time
+ * overflows. */
+static uint64_t
+renew_ttl_ms(const struct holdfast_pending *pending)
+{
+    uint64_t lease = pending->lease_ms - pending->lease_ms / 100;
+
+    if (lease > UINT64_MAX / 4)
+        return UINT64_MAX / 4;
+    return lease > LEASE_SLACK_MS ? lease - LEASE_SLACK_MS : 0;
+}
+
+/* The RENEW, without an answer, may be carried out. From its sending on no PING
+ * tells the deadline of the hold. */
+static void
+kept_bound(struct holdfast_kept *kept, const struct holdfast_pending *pending)
+{
+    if (pending->end_ms == UINT64_MAX)
+        return;
+    kept->leased = true;
+    if (pending->end_ms >= kept->renew_end_ms)
+        return;
+    kept->renew_end_ms = pending->end_ms;
+    kept->renew_ttl_ms = renew_ttl_ms(pending);
+}
+
+/* The bounds of all RENEWs but `answered`, or NULL. */
+static void
+kept_bound_all(struct holdfast *h, struct holdfast_kept *kept,
+    const struct holdfast_pending *answered)
+{
+    kept->renew_end_ms = UINT64_MAX;
+    EACH (holdfast_pending, other, h->pending)
+        if (other != answered && other->kind == PENDING_RENEW &&
+            holdfast_kept_of(h, other) == kept)
+            kept_bound(kept, other);
+}
+
+void
+holdfast_kept_renewing(struct holdfast *h, struct holdfast_pending *pending)
+{
+    struct holdfast_kept *kept = holdfast_kept_of(h, pending);
+    uint64_t end = pending->sent_ms + renew_ttl_ms(pending);
+
+    assert(pending->kind == PENDING_RENEW && !pending->parked);
+    if (pending->lease_ms == 0)
+        return; /* a NOTE */
+    /* An earlier sending counts as well. */
+    if (end < pending->end_ms)
+        pending->end_ms = end;
+    if (kept != NULL)
+        kept_bound(kept, pending);
 }
 
 /*
@@ -212,6 +267,7 @@ kept_take(struct holdfast *h, const struct holdfast_pending *pending,
         kept->granted_ms = holdfast_now_ms(h);
         kept->leased = pending->leased;
         kept->wanted = false;
+        kept_bound_all(h, kept, NULL);
     }
     kept->wanted = kept->wanted || pending->wanted;
     kept->given_up = false;
@@ -428,21 +484,25 @@ holdfast_kept_parted(struct holdfast *h, const struct holdfast_pending *pending,
         holdfast_kept_remove(h, kept);
 }
 
-/* The RENEW failed: the hold may have the new end, if that is sooner
- * (PROTOCOL.md 6.5). */
+uint64_t
+holdfast_kept_deadline_ms(const struct holdfast_kept *kept)
+{
+    return kept->renew_end_ms < kept->deadline_ms ? kept->renew_end_ms
+                                                  : kept->deadline_ms;
+}
+
+/* The RENEW failed: the hold may have the new end, if that is sooner. */
 static void
 renew_failed(struct holdfast_kept *kept, const struct holdfast_pending *pending,
     const char *code)
 {
-    uint64_t lease = pending->lease_ms - pending->lease_ms / 100;
-    uint64_t ttl = lease > LEASE_SLACK_MS ? lease - LEASE_SLACK_MS : 0;
-
     if (strcmp(code, "UNAVAILABLE") != 0 && strcmp(code, "INDOUBT") != 0 &&
         strcmp(code, "INTERNAL") != 0)
         return;
-    if (kept->deadline_ms > pending->sent_ms &&
-        kept->deadline_ms - pending->sent_ms > ttl)
-        holdfast_kept_set(kept, pending->sent_ms, ttl);
+    if (pending->end_ms >= kept->deadline_ms)
+        return;
+    kept->deadline_ms = pending->end_ms;
+    kept->ttl_ms = renew_ttl_ms(pending);
 }
 
 void
@@ -455,7 +515,9 @@ holdfast_kept_renewed(struct holdfast *h,
 
     if (kept == NULL)
         return;
-    if (!done && pending->lease_ms > 0)
+    if (kept->renew_end_ms != UINT64_MAX)
+        kept_bound_all(h, kept, pending);
+    if (!done)
         renew_failed(kept, pending, message->word);
     if (!done || !holdfast_ttl_read(message, &ttl))
         return;
@@ -491,7 +553,7 @@ holdfast_deadline_ms(const struct holdfast *h, const struct holdfast_hold *hold)
 
     if (h->link == LINK_CLOSED || kept == NULL || !holdfast_kept_stands(kept))
         return 0;
-    return kept->deadline_ms;
+    return holdfast_kept_deadline_ms(kept);
 }
 
 void

@@ -37,7 +37,10 @@ struct holdfast_kept {
     uint64_t ttl_ms; /* of the last answer */
     uint64_t granted_ms; /* when its OK arrived */
     uint64_t deadline_ms;
-    uint64_t confirming; /* the last LOCK whose OK waits; 0: none */
+    /* The soonest end by a RENEW without an answer; UINT64_MAX: none. */
+    uint64_t renew_end_ms;
+    uint64_t renew_ttl_ms; /* of that RENEW */
+    uint64_t confirming;   /* the last LOCK whose OK waits; 0: none */
     /* Owned: the OKs that wait, at one of the holds of their LOCKs. */
     struct holdfast_notice *deferred;
     enum holdfast_claim claim;
@@ -80,6 +83,14 @@ void holdfast_kept_released(struct holdfast *h,
 void holdfast_kept_parted(struct holdfast *h,
     const struct holdfast_pending *pending,
     const struct holdfast_message *message);
+
+/* A RENEW is sent. Until its answer the hold may have the new end, if that is
+ * sooner (PROTOCOL.md 6.5). */
+void holdfast_kept_renewing(
+    struct holdfast *h, struct holdfast_pending *pending);
+
+/* The deadline, also by the RENEWs without an answer. */
+uint64_t holdfast_kept_deadline_ms(const struct holdfast_kept *kept);
 
 /* The answer to a RENEW or NOTE; `done`: it is OK. The hold has another
  * deadline then. After some errors it may have one. */

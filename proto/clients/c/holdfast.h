@@ -369,8 +369,9 @@ enum holdfast_status holdfast_submit_unlock_part(struct holdfast *h,
     const char *name, const char *owner, uint64_t fence, uint64_t permits,
     uint64_t *request);
 
-/* Sets a new end for a hold. From then on the broker does not renew it. After
- * INDOUBT, UNAVAILABLE or INTERNAL the deadline is that of the sooner end. */
+/* Sets a new end for a hold. From then on the broker does not renew it. Until
+ * the answer the deadline is that of the sooner end; after INDOUBT, UNAVAILABLE
+ * or INTERNAL too. */
 enum holdfast_status holdfast_submit_renew(struct holdfast *h, const char *name,
     const char *owner, uint64_t fence, uint64_t lease_ms, uint64_t *request);
 

@@ -21,18 +21,27 @@
 #define MARGIN_MAX_MS 500
 #define MISSING_MS    1000 /* to the next PING after an answer without ttl */
 
-/* When to report the deadline. */
 static uint64_t
-kept_due(const struct holdfast *h, const struct holdfast_kept *kept)
+before(const struct holdfast *h, uint64_t deadline_ms, uint64_t ttl_ms)
 {
     uint64_t margin = h->margin_ms;
 
     if (margin == UINT64_MAX) {
-        margin = kept->ttl_ms / 10;
+        margin = ttl_ms / 10;
         margin = margin < MARGIN_MIN_MS ? MARGIN_MIN_MS : margin;
         margin = margin > MARGIN_MAX_MS ? MARGIN_MAX_MS : margin;
     }
-    return kept->deadline_ms > margin ? kept->deadline_ms - margin : 0;
+    return deadline_ms > margin ? deadline_ms - margin : 0;
+}
+
+/* When to report the deadline. */
+static uint64_t
+kept_due(const struct holdfast *h, const struct holdfast_kept *kept)
+{
+    uint64_t due = before(h, kept->deadline_ms, kept->ttl_ms);
+    uint64_t renewed = before(h, kept->renew_end_ms, kept->renew_ttl_ms);
+
+    return renewed < due ? renewed : due;
 }
 
 /* Whether at least half of the ttl is left. */
@@ -127,7 +136,7 @@ deadline_tell(struct holdfast *h, struct holdfast_kept *kept)
     notice->message.text = "";
     notice->event.fence = kept->fence;
     notice->event.ttl_ms = kept->ttl_ms;
-    notice->event.deadline_ms = kept->deadline_ms;
+    notice->event.deadline_ms = holdfast_kept_deadline_ms(kept);
     if (h->keep_ms > 0) {
         holdfast_kept_tell(h, kept);
         kept->given_up = true;
@@ -164,7 +173,8 @@ deadline_counts(
         return false;
     /* A hold that waits for its confirmation has none, unless the confirmation
      * cannot come. */
-    return kept->confirming == 0 || (h->away && now_ms >= kept->deadline_ms);
+    return kept->confirming == 0 ||
+           (h->away && now_ms >= holdfast_kept_deadline_ms(kept));
 }
 
 /* Reports the deadlines that are due. False: as deadline_tell(). */
@@ -239,7 +249,7 @@ deadlines_due_ms(const struct holdfast *h)
         if (!holdfast_kept_stands(kept))
             continue;
         if (kept->confirming != 0)
-            own = h->away ? kept->deadline_ms : UINT64_MAX;
+            own = h->away ? holdfast_kept_deadline_ms(kept) : UINT64_MAX;
         if (own < due)
             due = own;
     }

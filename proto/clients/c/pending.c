@@ -66,6 +66,7 @@ holdfast_pending_add(struct holdfast *h, enum holdfast_pending_kind kind,
     pending->sent_ms = holdfast_now_ms(h);
     pending->asked_ms = pending->sent_ms;
     pending->ttl_ms = UINT64_MAX;
+    pending->end_ms = UINT64_MAX;
     pending_fill(pending, line, subject);
     assert(*h->pending_last == NULL);
     *h->pending_last = pending;

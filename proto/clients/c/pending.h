@@ -95,6 +95,7 @@ struct holdfast_pending {
     bool leased;       /* LOCK with a lease */
     bool wanted;       /* LOCK with wanted=1 */
     uint64_t lease_ms; /* of a RENEW, else 0 */
+    uint64_t end_ms;   /* of the lease of a sent RENEW; else UINT64_MAX */
     uint64_t ttl_ms;   /* PENDING_SURVEY: the least so far; else UINT64_MAX */
     uint64_t target;   /* CANCEL: the number of the LOCK */
     uint64_t fence;    /* of the hold that it is about; 0: any */

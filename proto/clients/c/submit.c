@@ -364,13 +364,12 @@ holdfast_submit_renew(struct holdfast *h, const char *name, const char *owner,
     line_add_hold(&line, fence, owner);
     enum holdfast_status status =
         hold_submit(h, &line, PENDING_RENEW, name, owner, fence, request);
-    struct holdfast_kept *kept =
-        holdfast_kept_find(h, name, owner != NULL ? owner : "", fence);
     if (status != HOLDFAST_SUCCESS)
         return status;
-    holdfast_pending_of(h, *request)->lease_ms = lease_ms;
-    if (kept != NULL)
-        kept->leased = true; /* no PING tells its deadline from now on */
+    struct holdfast_pending *pending = holdfast_pending_of(h, *request);
+    pending->lease_ms = lease_ms;
+    if (!pending->parked)
+        holdfast_kept_renewing(h, pending);
     return status;
 }
 
@@ -644,6 +643,8 @@ parked_send(struct holdfast *h, struct holdfast_pending *pending)
     holdfast_pending_unpark(h, pending);
     pending->sent_ms = now;
     mark_quit(h, pending);
+    if (pending->kind == PENDING_RENEW)
+        holdfast_kept_renewing(h, pending);
     if (len == 0) {
         holdfast_notice_say(h, HOLDFAST_ERR, pending->request,
             "- ERR TOOLONG retry=0 :the line is too long for this broker");

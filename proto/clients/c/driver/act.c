@@ -232,6 +232,17 @@ act_cancel(struct driver_item *item)
         printf("%s err GONE\n", item->id);
 }
 
+/* Until the answer to a RENEW, the end is the sooner one (PROTOCOL.md 6.5). */
+static uint64_t
+detached_deadline_ms(const struct driver_item *item)
+{
+    uint64_t end = driver_renew_end_ms(item);
+
+    if (item->lease_ms > 0 && item->open > 0 && end < item->deadline_ms)
+        return end;
+    return item->deadline_ms;
+}
+
 /* The time left in ms; 0: the deadline is over, or the hold has ended. */
 static uint64_t
 item_left(const struct driver_item *item)
@@ -247,7 +258,7 @@ item_left(const struct driver_item *item)
         memcpy(hold.name, item->names[i], sizeof(hold.name));
         memcpy(hold.owner, item->owner, sizeof(hold.owner));
         uint64_t deadline = item->detached
-                                ? item->deadline_ms
+                                ? detached_deadline_ms(item)
                                 : holdfast_deadline_ms(driver_h, &hold);
         uint64_t own = deadline > now ? deadline - now : 0;
         if (own < left)

@@ -61,6 +61,9 @@ extern struct driver_item *driver_items;
 const char *driver_key(char **words, const char *key);
 uint64_t driver_duration(const char *text, uint64_t otherwise);
 
+/* The deadline of a detached hold if its present RENEW is carried out. */
+uint64_t driver_renew_end_ms(const struct driver_item *item);
+
 /* act.c: carries out a command of `count` words. False: there is none such. */
 bool driver_act(char **words, size_t count);
 

@@ -99,7 +99,7 @@ answer_tell(struct driver_item *item, const struct holdfast_event *event)
 static void
 sooner_end(struct driver_item *item, const char *code)
 {
-    uint64_t end = item->asked_ms + item->lease_ms - item->lease_ms / 100 - 2;
+    uint64_t end = driver_renew_end_ms(item);
 
     if ((strcmp(code, "UNAVAILABLE") == 0 || strcmp(code, "INDOUBT") == 0 ||
             strcmp(code, "INTERNAL") == 0) &&

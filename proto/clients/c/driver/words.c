@@ -36,3 +36,9 @@ driver_duration(const char *text, uint64_t otherwise)
         return value * 60000;
     return strcmp(unit, "h") == 0 ? value * 3600000 : value;
 }
+
+uint64_t
+driver_renew_end_ms(const struct driver_item *item)
+{
+    return item->asked_ms + item->lease_ms - item->lease_ms / 100 - 2;
+}
