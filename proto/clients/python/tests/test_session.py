@@ -122,6 +122,37 @@ class DeadlineTest(rig.CoreTest):
         r.pass_time(2)
         self.assertEqual(r.sent(), ["4 HELD"])
 
+    def test_renew_without_an_answer(self):
+        r = rig.Rig(keep=30).open()
+        hold = r.grant(ttl=20000)
+        r.core.renew(hold, 15)
+        call = r.core.renew(hold, 8)
+        self.assertAlmostEqual(hold.left(r.now), 7.918)  # from the sending on
+        r.sent()
+        r.says("3 OK ttl_ms=14500 lease_ms=14500")
+        self.assertAlmostEqual(hold.left(r.now), 7.918)  # by the second one
+        r.now += 1
+        claim, = r.move()
+        r.says(f"{claim.split()[0]} OK fence=7 ttl_ms=15000 count=1")
+        again, = r.sent()  # the first one may have arrived all the same
+        self.assertIn("RENEW a fence=7 owner=~1 lease=8000", again)
+        self.assertAlmostEqual(hold.left(r.now), 6.9, 1)
+        r.says(f"{again.split()[0]} ERR LIMIT retry=1")
+        self.assertEqual(self.answered(call), "LIMIT")
+        self.assertGreater(hold.left(r.now), 13)  # as before
+        r.core.renew(hold, 0.5)
+        r.pass_time(0.6)
+        self.assertEqual(hold.lost, "deadline")
+
+    def test_renew_of_a_detached_hold_without_an_answer(self):
+        r = rig.Rig().open()
+        call = r.core.lock(("a",), lease=60, detached=True)
+        r.says("2 OK fence=7 ttl_ms=59398 count=1 lease_ms=59398")
+        r.core.detached("RENEW", call.holds[0], 1)
+        self.assertAlmostEqual(call.holds[0].left(r.now), 0.988)
+        r.core.lost("test")  # nobody knows what was done
+        self.assertAlmostEqual(call.holds[0].left(r.now), 0.988)
+
     def test_pong(self):
         r = rig.Rig().open()
         r.says("* PING 17")

@@ -99,6 +99,16 @@ class Holds(Calls):
             call.lease = lease
         return self._submit(call)
 
+    def _send(self, call: Call, now: float) -> None:
+        super()._send(call, now)
+        hold = call.hold
+        if hold is not None and call.lease:
+            # Until the answer the new end counts, where that is sooner. The
+            # end by an earlier sending still counts.
+            end = now + call.lease * DRIFT - LEASE_SLACK_S
+            hold.renewals[call] = min(end, hold.renewals.get(call, end))
+            self._soonest = min(self._soonest, end)
+
     def _on_lock(self, call: Call, line: Line,
                  error: Optional[HoldfastError]) -> None:
         if error is not None:
@@ -197,17 +207,15 @@ class Holds(Calls):
     def _on_renew(self, call: Call, line: Line,
                   error: Optional[HoldfastError]) -> None:
         hold = call.hold
-        if error is None and hold is not None:
+        assert hold is not None
+        end = hold.renewals.pop(call)
+        if error is None:
             hold.outlasts = line.number("lease_ms") > line.number("ttl_ms")
             ttl = line.seconds("ttl_ms")
             self._date(hold, call.sent, ttl)
             self._ping_at = min(self._ping_at, call.sent + self._pause(ttl))
-        elif error is not None and error.code in DOUBTS and \
-                hold is not None and call.lease:
-            # It may have the new end, where that is sooner.
-            hold.deadline = min(hold.deadline,
-                                call.sent + call.lease * DRIFT - LEASE_SLACK_S)
-            self._soonest = min(self._soonest, hold.deadline)
+        elif error.code in DOUBTS:  # it may have the new end
+            hold.told = min(hold.told, end)
         self._finish(call, error)
 
     def _on_lost(self, line: Line) -> None:
@@ -234,7 +242,7 @@ class Holds(Calls):
 
     def _date(self, hold: Hold, base: float, ttl: float) -> None:
         """The latest answer counts, even where it is sooner."""
-        hold.deadline = base + ttl * DRIFT
+        hold.told = base + ttl * DRIFT
         self._soonest = min(self._soonest, hold.deadline)
 
     def _ask(self, now: float) -> None:

@@ -32,16 +32,18 @@ class Options:
 class Hold:
     """One lock that was granted. The core alone writes to it."""
 
-    __slots__ = ("name", "owner", "fence", "deadline", "lost", "released",
-                 "entries", "upgrade", "wanted", "leased", "outlasts",
-                 "unclaimed", "confirming", "users")
+    __slots__ = ("name", "owner", "fence", "told", "renewals", "lost",
+                 "released", "entries", "upgrade", "wanted", "leased",
+                 "outlasts", "unclaimed", "confirming", "users")
 
     def __init__(self, name: str, owner: str, fence: int) -> None:
         self.name = name
         self.owner = owner
         self.fence = fence
-        #: By the clock of the client; nothing is believed beyond it.
-        self.deadline = 0.0
+        #: The deadline by the last answer, on the clock of the client.
+        self.told = 0.0
+        #: The ends that RENEWs without an answer may have set.
+        self.renewals: Dict[Call, float] = {}
         #: Why it was lost; None: it was not.
         self.lost: Optional[str] = None
         #: The client has sent its last UNLOCK.
@@ -60,6 +62,12 @@ class Hold:
         self.confirming: Optional[Call] = None
         #: The driver's: the objects that are told of its loss.
         self.users: List[Any] = []
+
+    @property
+    def deadline(self) -> float:
+        """Nothing is believed beyond it (6.5)."""
+        return min(self.told, *self.renewals.values()) if self.renewals \
+            else self.told
 
     def left(self, now: float) -> float:
         """Seconds for which it can be relied on; 0: not any more."""

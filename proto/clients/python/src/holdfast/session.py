@@ -179,7 +179,7 @@ class Session(Watches):
         if self._away_at == FOREVER:
             self._away_at = now
         for hold in self.holds.values():
-            hold.deadline = min(hold.deadline, self._proven + self._keep)
+            hold.told = min(hold.told, self._proven + self._keep)
             self._soonest = min(self._soonest, hold.deadline)
             hold.unclaimed = self._settling = True
 
