@@ -163,6 +163,9 @@ export class Calls {
     if (call.done) return;
     call.done = true;
     call.error = error;
+    if (call.hold?.renewals.delete(call)) { // it may have set its end
+      call.hold.told = Math.min(call.hold.told, call.end);
+    }
     if (error !== null && call.watch !== null && !call.watch.begun) {
       this.watches.delete(call.watch.name);
     }

@@ -112,6 +112,15 @@ export class Holds extends Calls {
     return this.submit(call);
   }
 
+  protected override send(call: Call, now: number): void {
+    super.send(call, now);
+    if (call.verb !== "RENEW") return;
+    const hold = call.hold as Hold;
+    call.end = Math.min(call.end, now + call.lease * DRIFT - LEASE_SLACK_MS);
+    hold.renewals.add(call);
+    this.soonest = Math.min(this.soonest, call.end);
+  }
+
   protected onLock(call: Call, line: Line, error: HoldfastError | null): void {
     if (error !== null) {
       this.finish(call, error);
@@ -217,16 +226,14 @@ export class Holds extends Calls {
 
   protected onRenew(call: Call, line: Line, error: HoldfastError | null): void {
     const hold = call.hold as Hold;
+    const refused = error !== null && !call.again &&
+      !DOUBTS.includes(error.code);
+    if (error === null || refused) hold.renewals.delete(call);
     if (error === null) {
       const ttl = line.number("ttl_ms");
       hold.outlasts = line.number("lease_ms") > ttl;
       this.date(hold, call.sent, ttl);
       this.pingBy(call.sent + this.pause(ttl));
-    } else if (call.lease && DOUBTS.includes(error.code)) {
-      // It may have the new end, where that is sooner.
-      hold.deadline = Math.min(hold.deadline,
-        call.sent + call.lease * DRIFT - LEASE_SLACK_MS);
-      this.soonest = Math.min(this.soonest, hold.deadline);
     }
     this.finish(call, error);
   }
@@ -259,7 +266,7 @@ export class Holds extends Calls {
 
   /** The latest answer counts, even where it is sooner. */
   protected date(hold: Hold, base: number, ttl: number): void {
-    hold.deadline = base + ttl * DRIFT;
+    hold.told = base + ttl * DRIFT;
     this.soonest = Math.min(this.soonest, hold.deadline);
   }
 

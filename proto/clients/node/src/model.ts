@@ -29,8 +29,10 @@ export interface User {
 
 /** One lock that was granted. The core alone writes to it. */
 export class Hold {
-  /** By the clock of the client; nothing is believed beyond it. */
-  deadline = 0;
+  /** The deadline by the last answer, on the clock of the client. */
+  told = 0;
+  /** RENEWs without an answer: each may have set its end already. */
+  readonly renewals = new Set<Call>();
   /** Why it was lost; null: it was not. */
   lost: string | null = null;
   /** The client has sent its last UNLOCK. */
@@ -52,6 +54,13 @@ export class Hold {
 
   constructor(readonly name: string, readonly owner: string,
     readonly fence: number) {}
+
+  /** Nothing is believed beyond it (6.5). */
+  get deadline(): number {
+    let least = this.told;
+    for (const call of this.renewals) least = Math.min(least, call.end);
+    return least;
+  }
 
   /** Milliseconds for which it can be relied on; 0: not any more. */
   left(now: number): number {
@@ -99,6 +108,8 @@ export class Call {
   detached = false;
   /** The lease of a RENEW. */
   lease = 0;
+  /** The end of the hold by its first sending, if it is a RENEW. */
+  end = FOREVER;
   /** The least ttl of its ITEMs. */
   least = FOREVER;
   /** The engine's: who waits, and who takes its holds. */

@@ -185,7 +185,7 @@ export class Session extends Watches {
   private away(now: number): void {
     if (this.awayAt === FOREVER) this.awayAt = now;
     for (const hold of this.holds.values()) {
-      hold.deadline = Math.min(hold.deadline, this.proven + this.keep);
+      hold.told = Math.min(hold.told, this.proven + this.keep);
       this.soonest = Math.min(this.soonest, hold.deadline);
       hold.unclaimed = this.settling = true;
     }

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import * as errors from "../dist/esm/errors.js";
+import { Hold } from "../dist/esm/model.js";
 import { decode, encode, Lines, LINE_MAX, parse, textOf }
   from "../dist/esm/wire.js";
 import { Rig } from "./rig.mjs";
@@ -109,6 +110,71 @@ test("a refused RENEW may have set the new end", () => {
     assert.equal(Math.round(hold.left(rig.now)), 988);
     assert.equal(call.error.code, code);
   }
+});
+
+/** A hold with a lease of 60 s, and its unanswered RENEW to 1 s. */
+function renewed(options) {
+  const rig = new Rig(options).open();
+  const hold = rig.grant("a", { lease: 60_000 });
+  const call = rig.core.renew(hold, 1000);
+  rig.sent();
+  return { rig, hold, call, left: () => Math.round(hold.left(rig.now)) };
+}
+
+test("a RENEW without an answer may have set the new end", () => {
+  const { rig, hold, call, left } = renewed();
+  assert.equal(left(), 988);
+  rig.core.renew(hold, 500);
+  assert.equal(left(), 493);
+  rig.says(`${call.tag} OK ttl_ms=1000 lease_ms=1000`);
+  assert.equal(left(), 493); // by the second one
+  rig.pass(493);
+  assert.equal(hold.lost, "deadline");
+});
+
+test("HELD does not move a deadline beyond an unanswered RENEW", () => {
+  const { rig, call, left } = renewed();
+  rig.now += 600;
+  rig.core.pingAt = 0;
+  rig.core.tick();
+  const [tag] = rig.sent().find((line) => / HELD$/.test(line)).split(" ");
+  rig.says(`${tag} ITEM name=a owner=~1 fence=7 ttl_ms=6000 lease_ms=59000`,
+    `${tag} OK n=1`);
+  assert.equal(left(), 388);
+  rig.says(`${call.tag} ERR DENIED retry=0`);
+  assert.equal(left(), 5940); // the broker has refused the new end
+});
+
+test("the answer to a RENEW counts from its sending", () => {
+  const { rig, call, left } = renewed();
+  rig.now += 500;
+  rig.says(`${call.tag} OK ttl_ms=1000 lease_ms=1000`);
+  assert.equal(left(), 490);
+});
+
+test("a RENEW that is sent again counts from its first sending", () => {
+  const { rig, call, left } = renewed({ keep: 30_000, several: true });
+  const [claim] = rig.move();
+  rig.says(`${claim.split(" ")[0]} OK fence=7 ttl_ms=6000 count=1`);
+  const [again] = rig.sent();
+  assert.match(again, / RENEW a /);
+  const before = left();
+  assert.ok(before < 988, `${before}`);
+  rig.says(`${again.split(" ")[0]} ERR LIMIT retry=1`);
+  assert.equal(left(), before); // the first one may have been carried out
+  assert.equal(call.error.code, "LIMIT");
+});
+
+test("a detached RENEW without an answer bounds no later one", () => {
+  const rig = new Rig().open();
+  const hold = new Hold("a", "", 7);
+  rig.core.detached("RENEW", hold, 1000);
+  rig.core.lost("test");
+  rig.open();
+  rig.sent();
+  const call = rig.core.detached("RENEW", hold, 60_000);
+  rig.says(`${call.tag} OK ttl_ms=60000 lease_ms=60000`);
+  assert.equal(Math.round(hold.left(rig.now)), 59_400);
 });
 
 test("HELD has the deadline of a hold from its first RENEW on", () => {
