@@ -3,11 +3,13 @@ package example.holdfast;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
+import java.util.stream.Collectors;
 
 /** A request, from its call to its final reply. */
 final class Call {
     final String verb;
     final List<String> names;
+    private final String encoded;
     String words = "";
     /** How long to wait, in seconds; negative: without end. */
     double wait = -1;
@@ -36,6 +38,8 @@ final class Call {
     boolean leased;
     /** Of a RENEW, in seconds. */
     double lease;
+    /** Of the hold, by a RENEW without an answer; of all its sendings. */
+    double bound = Core.FOREVER;
     boolean detached;
     /** Of the ttl in its ITEMs. */
     double least = Core.FOREVER;
@@ -48,9 +52,12 @@ final class Call {
         this(verb, List.of(names));
     }
 
+    /** UsageException: a name has a lone surrogate. */
     Call(String verb, List<String> names) {
         this.verb = verb;
         this.names = names;
+        encoded = names.stream().map(name -> " " + Words.encode(name))
+                .collect(Collectors.joining());
     }
 
     /** A request of the core itself, which belongs to its connection. */
@@ -63,10 +70,7 @@ final class Call {
 
     /** The request, with what is left of its wait (profile C). */
     void write(StringBuilder out, double now) {
-        out.append(tag).append(' ').append(verb);
-        for (String name : names) {
-            out.append(' ').append(Words.encode(name));
-        }
+        out.append(tag).append(' ').append(verb).append(encoded);
         if (!words.isEmpty()) {
             out.append(' ').append(words);
         }

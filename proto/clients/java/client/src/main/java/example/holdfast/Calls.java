@@ -19,6 +19,10 @@ abstract class Calls {
     /** Of a broker that does not answer a PING. */
     static final double SILENCE = 10;
     private static final double PING_LEAST = 0.05;
+    /** Clocks do not run alike: 1 % of each time is not used. */
+    static final double DRIFT = 0.99;
+    /** A lease ends that much sooner for its client. */
+    private static final double LEASE_SLACK = 0.002;
 
     /** The connection, as Core explains. */
     enum Link {
@@ -153,6 +157,12 @@ abstract class Calls {
         call.sent = now;
         calls.put(call.tag, call);
         call.write(out, now);
+        if (call.lease > 0) {
+            call.bound = Math.min(call.bound,
+                    now + call.lease * DRIFT - LEASE_SLACK);
+            call.grant.renewing(call);
+            soonest = Math.min(soonest, call.grant.deadline);
+        }
         if (pingAt == FOREVER && ping == null) {
             pingAt = now + pause(ttl);
         }
@@ -204,6 +214,9 @@ abstract class Calls {
         }
         call.done = true;
         call.failure = failure;
+        if (call.lease > 0) {
+            call.grant.renewed(call);
+        }
         if (failure != null && call.watched != null && !call.watched.begun) {
             watches.remove(call.watched.name, call.watched);
         }

@@ -65,12 +65,8 @@ public final class Detached {
      */
     public void renew(Duration lease) {
         Ask.checked("lease", lease);
-        client.await(client.begin(() -> {
-            Call call = client.core().detached("RENEW", grant,
-                    " lease=" + lease.toMillis());
-            call.lease = lease.toMillis() / 1e3;
-            return List.of(call);
-        }), null);
+        client.await(client.begin(() -> List.of(client.core()
+                .renewDetached(grant, lease.toNanos() / 1e9))), null);
     }
 
     /**

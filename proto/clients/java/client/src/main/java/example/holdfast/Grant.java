@@ -1,5 +1,6 @@
 package example.holdfast;
 
+import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
 
@@ -15,6 +16,10 @@ final class Grant {
     private static final double NEVER = Double.NEGATIVE_INFINITY;
 
     final Key key;
+    /** By answers alone. */
+    private double answered = NEVER;
+    /** RENEWs that were sent and are not done: each bounds the deadline. */
+    private final List<Call> renewals = new ArrayList<>(0);
     /** By the clock of the client; nothing is believed beyond it. */
     volatile double deadline = NEVER;
     /** Why it was lost; null: it was not. */
@@ -38,6 +43,40 @@ final class Grant {
 
     Grant(String name, String owner, long fence) {
         key = new Key(name, owner, fence);
+    }
+
+    /** An answer sets the deadline. */
+    void date(double at) {
+        answered = at;
+        bound();
+    }
+
+    /** The deadline is not later than this, until the next answer. */
+    void cap(double at) {
+        answered = Math.min(answered, at);
+        bound();
+    }
+
+    /** A RENEW was sent: its new end may be true from now on (6.5). */
+    void renewing(Call call) {
+        if (!renewals.contains(call)) {
+            renewals.add(call);
+        }
+        bound();
+    }
+
+    /** The RENEW is done. In doubt, its bound stays. */
+    void renewed(Call call) {
+        renewals.remove(call);
+        cap(call.bound);
+    }
+
+    private void bound() {
+        double least = answered;
+        for (Call call : renewals) {
+            least = Math.min(least, call.bound);
+        }
+        deadline = least;
     }
 
     String name() {

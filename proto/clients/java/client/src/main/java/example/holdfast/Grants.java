@@ -13,10 +13,6 @@ import java.util.function.DoubleSupplier;
  * ttl, and notices the deadlines that pass (PROTOCOL.md 6.5).
  */
 abstract class Grants extends Calls {
-    /** Clocks do not run alike: 1 % of each ttl_ms is not used. */
-    private static final double DRIFT = 0.99;
-    /** A lease ends that much sooner for its client. */
-    private static final double LEASE_SLACK = 0.002;
     private long owners;
 
     Grants(Settings settings, DoubleSupplier clock, DoubleSupplier chance) {
@@ -102,13 +98,25 @@ abstract class Grants extends Calls {
         return submit(call);
     }
 
-    /** UNLOCK or RENEW of a detached hold, whoever took it. */
+    /** UNLOCK of a detached hold, whoever took it. */
     final Call detached(String verb, Grant grant, String words) {
+        return submit(ofDetached(verb, grant, words));
+    }
+
+    /** RENEW of a detached hold, whoever took it. */
+    final Call renewDetached(Grant grant, double lease) {
+        Call call = ofDetached("RENEW", grant,
+                " lease=" + Words.duration(lease));
+        call.lease = lease;
+        return submit(call);
+    }
+
+    private static Call ofDetached(String verb, Grant grant, String words) {
         Call call = new Call(verb, grant.name());
         call.grant = grant;
         call.words = "fence=" + grant.fence() + " detached=1" + words;
         call.detached = true;
-        return submit(call);
+        return call;
     }
 
     final void onLock(Call call, Line line, Failure failure) throws Garbage {
@@ -248,12 +256,11 @@ abstract class Grants extends Calls {
             double time = line.seconds("ttl_ms");
             date(grant, call.sent, time);
             pingAt = Math.min(pingAt, call.sent + pause(time));
-        } else if (call.lease > 0
-                && failure.is("UNAVAILABLE", "INDOUBT", "INTERNAL")) {
-            // It may have the new end, where that is sooner.
-            grant.deadline = Math.min(grant.deadline,
-                    call.sent + call.lease * DRIFT - LEASE_SLACK);
-            soonest = Math.min(soonest, grant.deadline);
+        }
+        boolean doubt = failure != null && (call.again
+                || failure.is("UNAVAILABLE", "INDOUBT", "INTERNAL"));
+        if (!doubt) {
+            call.bound = FOREVER;
         }
         finish(call, failure);
     }
@@ -289,7 +296,7 @@ abstract class Grants extends Calls {
 
     /** The latest answer counts, even where it is sooner. */
     final void date(Grant grant, double base, double time) {
-        grant.deadline = base + time * DRIFT;
+        grant.date(base + time * DRIFT);
         soonest = Math.min(soonest, grant.deadline);
     }
 

@@ -217,7 +217,7 @@ abstract class Session extends Watches {
             awayAt = now;
         }
         for (Grant grant : grants.values()) {
-            grant.deadline = Math.min(grant.deadline, proven + keep);
+            grant.cap(proven + keep);
             soonest = Math.min(soonest, grant.deadline);
             grant.unclaimed = true;
             settling = true;

@@ -54,6 +54,50 @@ class CoreTest {
         assertEquals("4 UNLOCK a fence=7 owner=~1\n", sends());
     }
 
+    private Grant leased() {
+        Call call = locked();
+        says("2 OK fence=7 ttl_ms=10000 count=1 lease_ms=60000\n");
+        assertEquals(1009.9, call.grants.get(0).deadline, 1e-6);
+        return call.grants.get(0);
+    }
+
+    @Test
+    void aRenewWithoutAnAnswerBoundsTheDeadline() {
+        Grant grant = leased();
+        now += 1;
+        core.renew(grant, 2);
+        assertEquals("3 RENEW a fence=7 owner=~1 lease=2000\n", sends());
+        assertEquals(1001 + 1.98 - 0.002, grant.deadline, 1e-6);
+        core.renew(grant, 60); // a longer one bounds nothing
+        assertEquals(1001 + 1.98 - 0.002, grant.deadline, 1e-6);
+        now = 1002.99;
+        core.tick();
+        assertEquals("deadline", grant.lost);
+    }
+
+    @Test
+    void anAnswerToARenewEndsItsBound() {
+        Grant grant = leased();
+        core.renew(grant, 2);
+        says("3 ERR CONFLICT retry=0\n");
+        assertEquals(1009.9, grant.deadline, 1e-6);
+        core.renew(grant, 3);
+        now += 1;
+        says("4 OK ttl_ms=3000 lease_ms=3000\n");
+        assertEquals(1000 + 2.97, grant.deadline, 1e-6);
+        core.renew(grant, 1);
+        now += 0.5;
+        says("5 ERR INDOUBT retry=1\n");
+        assertEquals(1001 + 0.99 - 0.002, grant.deadline, 1e-6);
+    }
+
+    @Test
+    void aRenewOfADetachedHoldBoundsItToo() {
+        Grant grant = leased();
+        core.renewDetached(grant, 2);
+        assertEquals(1000 + 1.98 - 0.002, grant.deadline, 1e-6);
+    }
+
     @Test
     void aLateGrantIsConfirmedFirst() {
         Call call = locked();
