@@ -171,6 +171,12 @@ public final class Ask {
         return with(copy -> copy.owner = word);
     }
 
+    /** With any wait: beyond the longest one it has no limit. */
+    Ask forSeconds(double wait) {
+        return with(copy -> copy.wait = wait > LONGEST.toSeconds() ? null
+                : Duration.ofNanos((long) (Math.max(0, wait) * 1e9)));
+    }
+
     /**
      * A note for others who look, and for those who watch.
      *
@@ -202,8 +208,8 @@ public final class Ask {
     }
 
     /**
-     * A hook for the loss. It runs in the thread of the client, and must not
-     * wait.
+     * A hook for the loss, also by {@link Holdfast#close}. It runs in the
+     * thread of the client, and must not wait.
      *
      * @param hook gets the hold
      * @return a changed copy

@@ -74,7 +74,7 @@ final class Core extends Session {
         }
     }
 
-    /** QUIT gives back all holds. Later calls get CLOSED. */
+    /** QUIT gives back all holds: they are lost. Later calls get CLOSED. */
     void close() {
         if (link == Link.CLOSED) {
             return;
@@ -85,10 +85,8 @@ final class Core extends Session {
             out.setLength(0);
         }
         link = Link.CLOSED;
-        for (Grant grant : grants.values()) {
-            if (grant.lost == null) {
-                grant.lost = "closed";
-            }
+        for (Grant grant : List.copyOf(grants.values())) {
+            lose(grant, Grant.CLOSED);
         }
         fail(Failure.closed());
         for (Watched watched : List.copyOf(watches.values())) {

@@ -177,6 +177,7 @@ final class Engine {
     private void settle() {
         send(core.take());
         if (core.link == Calls.Link.PAUSE && Clock.now() >= core.dialAt) {
+            hangUp(); // the thread may be in a hook
             core.dialing();
             start(this::dial, "holdfast-dial");
         }
@@ -231,9 +232,15 @@ final class Engine {
         }
     }
 
-    /** The connection has: turn() closes the socket. */
-    private void ended(String reason, boolean ofTls) {
+    private void hangUp() {
+        shut(channel);
+        channel = null;
+        tls = null;
         unsent = ByteBuffer.allocate(0);
+    }
+
+    private void ended(String reason, boolean ofTls) {
+        hangUp();
         end = 0;
         core.lost(reason, ofTls);
     }
@@ -268,10 +275,7 @@ final class Engine {
         boolean needed = core.link.connected()
                 || closed && Clock.now() < end;
         if (channel != null && !needed) {
-            channel.close();
-            channel = null;
-            tls = null;
-            unsent = ByteBuffer.allocate(0);
+            hangUp();
         }
         if (closed && channel == null) {
             over = true;
@@ -312,20 +316,20 @@ final class Engine {
                 }
                 wait(pause);
             }
-        } catch (IOException | RuntimeException failure) {
+        } catch (Throwable failure) {
             failed(failure);
         }
     }
 
     /** A defect, or no more descriptors: nobody must wait for ever. */
-    private void failed(Exception failure) {
+    private void failed(Throwable failure) {
         log("the thread of holdfast has failed", failure);
         mutex.lock();
         try {
             core.close();
             events.addAll(core.events());
             over = true;
-            shut(channel);
+            hangUp();
         } finally {
             mutex.unlock();
         }
@@ -365,18 +369,24 @@ final class Engine {
             }
         }
         telling &= !mine;
+        if (mine) {
+            Thread.interrupted(); // by a hook: select() would not wait
+        }
     }
 
-    /** Runs a hook, which must not end the thread or lose a lock. */
+    /**
+     * Runs a hook, which must not end the thread or lose a lock. What it
+     * throws goes to the log.
+     */
     static void guarded(Runnable hook) {
         try {
             hook.run();
-        } catch (RuntimeException failure) {
+        } catch (Throwable failure) {
             log("a hook of holdfast has failed", failure);
         }
     }
 
-    private static void log(String text, Exception failure) {
+    private static void log(String text, Throwable failure) {
         System.getLogger("holdfast").log(System.Logger.Level.ERROR, text,
                 failure);
     }
@@ -395,7 +405,7 @@ final class Engine {
             made = connect(places.next(), sealed);
         } catch (SSLException error) {
             failure = Failure.tls(error.toString());
-        } catch (IOException | RuntimeException error) {
+        } catch (Throwable error) {
             failure = Failure.gone(error.toString());
         }
         mutex.lock();

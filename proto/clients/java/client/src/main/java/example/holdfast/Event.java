@@ -20,9 +20,8 @@ sealed interface Event {
     record Wanted(Grant grant, long waiters) implements Event {
     }
 
-    /** News of a watch, for one user or, with null, for all. */
-    record Seen(Watched watched, Object news, Watch<?> user)
-            implements Event {
+    /** News of a watch, for those who used it when the news came. */
+    record Seen(Watch<?>[] users, Object news) implements Event {
     }
 
     /** A watch has ended; watched.failure says why. */

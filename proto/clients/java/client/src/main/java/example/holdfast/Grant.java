@@ -13,6 +13,8 @@ final class Grant {
     record Key(String name, String owner, long fence) {
     }
 
+    /** Why holds are lost that their client gave back as a whole. */
+    static final String CLOSED = "closed";
     private static final double NEVER = Double.NEGATIVE_INFINITY;
 
     final Key key;

@@ -119,7 +119,9 @@ public final class Hold implements AutoCloseable {
     }
 
     /**
-     * Done at the loss, with its reason. It is never done otherwise.
+     * Done at the loss, with its reason, in {@link Options#executor}. The end
+     * of the client is a loss with the reason {@code closed}. A hold that is
+     * given back never ends the future.
      *
      * @return a future of its own
      */
@@ -280,15 +282,19 @@ public final class Hold implements AutoCloseable {
         if (ask.onLost != null) {
             Engine.guarded(() -> ask.onLost.accept(this));
         }
-        if (client.options.onLost != null) {
+        if (client.options.onLost != null && !why.equals(Grant.CLOSED)) {
             Engine.guarded(() -> client.options.onLost.accept(this));
         }
-        gone.completeAsync(() -> why, client.options.executor);
+        try {
+            gone.completeAsync(() -> why, client.options.executor);
+        } catch (RuntimeException refused) {
+            gone.complete(why); // it may wait for nobody
+        }
     }
 
     void tellWanted(long waiters) {
         if (ask.onWanted != null) {
-            ask.onWanted.accept(this, waiters);
+            Engine.guarded(() -> ask.onWanted.accept(this, waiters));
         }
     }
 }

@@ -60,7 +60,13 @@ public final class Holdfast implements AutoCloseable {
         }
     }
 
-    /** Gives all locks back. Calls that wait get a ClosedException. */
+    /**
+     * Gives all locks back. For a hold that is still in use this is a loss with
+     * the reason {@code closed}: it ends {@link Hold#whenLost}, runs
+     * {@link Ask#onLost}, and interrupts the work of {@link #runLocked}.
+     * {@link Options#onLost} is not run. Calls that wait get a
+     * {@link ClosedException}.
+     */
     @Override
     public void close() {
         engine.close();
@@ -188,7 +194,7 @@ public final class Holdfast implements AutoCloseable {
 
     /** The same for a thread that no interrupt stops from waiting. */
     Hold lockThrough(String name, Ask ask) {
-        Hold hold = new Hold(this, checked(List.of(name)), ask);
+        Hold hold = new Hold(this, List.of(name), ask);
         long began = System.nanoTime();
         engine.checkMayWait();
         List<Call> calls = locking(hold);
@@ -221,6 +227,10 @@ public final class Holdfast implements AutoCloseable {
         }
         names.forEach(Words::bytes);
         return List.copyOf(names);
+    }
+
+    private static String checked(String name) {
+        return checked(List.of(name)).get(0);
     }
 
     /**
@@ -362,7 +372,7 @@ public final class Holdfast implements AutoCloseable {
      * @return a lock
      */
     public Lock asLock(String name, Ask ask) {
-        return new ThreadLock(this, name, ask);
+        return new ThreadLock(this, checked(name), ask);
     }
 
     /**
@@ -374,7 +384,7 @@ public final class Holdfast implements AutoCloseable {
      */
     public Detached detached(String name, Ask ask) {
         Call call = await(begin(() -> List.of(core().lock(
-                checked(List.of(name)), ask, true))), null).get(0);
+                List.of(checked(name)), ask, true))), null).get(0);
         return new Detached(this, call.grants.get(0));
     }
 
@@ -386,7 +396,7 @@ public final class Holdfast implements AutoCloseable {
      * @return the hold
      */
     public Detached adopt(String name, long fence) {
-        return new Detached(this, new Grant(name, "", fence));
+        return new Detached(this, new Grant(checked(name), "", fence));
     }
 
     /**
@@ -396,7 +406,8 @@ public final class Holdfast implements AutoCloseable {
      * @param limit of all permits
      */
     public void resize(String name, int limit) {
-        await(begin(() -> List.of(core().resize(name, limit))), null);
+        await(begin(() -> List.of(core().resize(
+                checked(name), limit))), null);
     }
 
     /**
@@ -425,8 +436,10 @@ public final class Holdfast implements AutoCloseable {
     }
 
     private List<Call> awaiting(String name, Duration wait) {
-        checked(List.of(name));
-        return submit(() -> List.of(core().awaitFree(name,
+        if (wait != null) {
+            Ask.checked("wait", wait);
+        }
+        return submit(() -> List.of(core().awaitFree(checked(name),
                 wait == null ? -1 : wait.toNanos() / 1e9)));
     }
 
@@ -444,7 +457,7 @@ public final class Holdfast implements AutoCloseable {
      * @return the holders; an empty one if the lock is free
      */
     public Watch<Optional<Member>> watch(String name) {
-        return new Watch<>(this, name, false);
+        return new Watch<>(this, checked(name), false);
     }
 
     /**
@@ -454,7 +467,7 @@ public final class Holdfast implements AutoCloseable {
      * @return the lists
      */
     public Watch<List<Member>> members(String name) {
-        return new Watch<>(this, name, true);
+        return new Watch<>(this, checked(name), true);
     }
 
     /**
@@ -499,10 +512,8 @@ public final class Holdfast implements AutoCloseable {
                 hold.tellWanted(wanted.waiters());
             }
         } else if (event instanceof Event.Seen seen) {
-            for (Watch<?> watch : seen.watched().users) {
-                if (seen.user() == null || seen.user() == watch) {
-                    watch.tell(seen.news());
-                }
+            for (Watch<?> watch : seen.users()) {
+                watch.tell(seen.news());
             }
         } else if (event instanceof Event.WatchOver over) {
             over.watched().users.forEach(Watch::tellOver);

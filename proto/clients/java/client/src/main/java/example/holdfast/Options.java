@@ -15,7 +15,9 @@ import javax.net.ssl.SSLContext;
  * The options of {@link Holdfast#connect}. An object never changes: each
  * method returns a changed copy.
  *
- * <p>Hooks run in the thread of the client. They must not wait.
+ * <p>Hooks run in the thread of the client, and must not wait. What a hook
+ * throws, also an {@link Error}, goes to the {@link System.Logger}
+ * {@code holdfast}, and harms no lock.
  */
 public final class Options {
     private static final Duration HEARTBEAT = Duration.ofSeconds(2);
@@ -99,6 +101,7 @@ public final class Options {
      * @return changed options
      */
     public Options name(String word) {
+        Words.bytes(word);
         return with(copy -> copy.name = word);
     }
 
@@ -113,6 +116,8 @@ public final class Options {
         if (word == null || password == null) {
             throw new UsageException("user and secret go together");
         }
+        Words.bytes(word);
+        Words.bytes(password);
         return with(copy -> {
             copy.user = word;
             copy.secret = password;
@@ -243,7 +248,7 @@ public final class Options {
     }
 
     /**
-     * A hook for each loss.
+     * A hook for each loss, but not for those by {@link Holdfast#close}.
      *
      * @param hook gets the hold
      * @return changed options

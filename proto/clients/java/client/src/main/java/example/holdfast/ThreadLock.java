@@ -1,6 +1,5 @@
 package example.holdfast;
 
-import java.time.Duration;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.Lock;
@@ -53,8 +52,9 @@ final class ThreadLock implements Lock {
     }
 
     /** The owner is the thread, so brokers see its deadlocks. */
-    private Ask mine() {
-        return ask.by("~thread-" + Thread.currentThread().getId());
+    private Ask mine(double seconds) {
+        return ask.by("~thread-" + Thread.currentThread().getId())
+                .forSeconds(seconds);
     }
 
     private void enter(Hold hold) {
@@ -64,20 +64,20 @@ final class ThreadLock implements Lock {
     @Override
     public void lock() {
         if (!reenter()) {
-            enter(client.lockThrough(name, mine()));
+            enter(client.lockThrough(name, mine(Calls.FOREVER)));
         }
     }
 
     @Override
     public void lockInterruptibly() throws InterruptedException {
-        acquire(mine());
+        acquire(mine(Calls.FOREVER));
     }
 
     @Override
     public boolean tryLock() {
         try {
             if (!reenter()) {
-                enter(client.lockThrough(name, mine().until(Duration.ZERO)));
+                enter(client.lockThrough(name, mine(0)));
             }
             return true;
         } catch (BusyException | TimedOutException e) {
@@ -89,8 +89,7 @@ final class ThreadLock implements Lock {
     public boolean tryLock(long time, TimeUnit unit)
             throws InterruptedException {
         try {
-            acquire(mine().until(Duration.ofNanos(
-                    Math.max(0, unit.toNanos(time)))));
+            acquire(mine(unit.toNanos(time) / 1e9));
             return true;
         } catch (BusyException | TimedOutException e) {
             return false;

@@ -18,6 +18,11 @@ final class Watched {
     volatile Failure failure;
     final List<Watch<?>> users = new CopyOnWriteArrayList<>();
 
+    /** A user that joins later hears the present state alone. */
+    Event.Seen seen(Object news) {
+        return new Event.Seen(users.toArray(new Watch<?>[0]), news);
+    }
+
     Watched(String name, boolean members) {
         this.name = name;
         this.members = members;

@@ -36,7 +36,8 @@ abstract class Watches extends Grants {
             call.watched = watched;
             finish(call, null);
             if (watched.last != null) {
-                events.add(new Event.Seen(watched, watched.last, user));
+                events.add(new Event.Seen(new Watch<?>[] {user},
+                        watched.last));
             }
             return call;
         }
@@ -94,7 +95,7 @@ abstract class Watches extends Grants {
                 ? Optional.empty() : Optional.of(member(line));
         if (!news.equals(watched.last)) {
             watched.last = news;
-            events.add(new Event.Seen(watched, news, null));
+            events.add(watched.seen(news));
         }
     }
 
@@ -115,7 +116,7 @@ abstract class Watches extends Grants {
         }
         if (!watched.listing) {
             watched.last = List.copyOf(watched.all.values());
-            events.add(new Event.Seen(watched, watched.last, null));
+            events.add(watched.seen(watched.last));
         }
     }
 

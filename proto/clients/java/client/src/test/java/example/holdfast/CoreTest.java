@@ -99,6 +99,29 @@ class CoreTest {
     }
 
     @Test
+    void aLaterUserOfAWatchHearsItsStateOnce() {
+        locked();
+        Call first = core.watch("w", false, null);
+        says("3 OK\n");
+        says("* FREE w\n");
+        core.watch("w", false, null);
+        List<Integer> told = core.events().stream()
+                .filter(Event.Seen.class::isInstance)
+                .map(seen -> ((Event.Seen) seen).users().length).toList();
+        assertTrue(first.done);
+        assertEquals(List.of(1, 1), told);
+    }
+
+    @Test
+    void aClosedClientLosesItsHolds() {
+        Grant grant = leased();
+        core.events();
+        core.close();
+        assertEquals("closed", grant.lost);
+        assertEquals(List.of(new Event.Lost(grant)), core.events());
+    }
+
+    @Test
     void aLateGrantIsConfirmedFirst() {
         Call call = locked();
         now += 60;

@@ -21,12 +21,14 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.Lock;
+import java.util.logging.Logger;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.function.Executable;
 
 /** Two clients at a broker. */
 @Timeout(30)
@@ -360,6 +362,91 @@ class HoldfastTest {
     }
 
     @Test
+    void anErrorInAHookHarmsNothing() throws Exception {
+        AtomicInteger logged = new AtomicInteger();
+        Logger log = Logger.getLogger("holdfast");
+        log.setFilter(record -> {
+            logged.incrementAndGet();
+            return false;
+        });
+        Options options = Options.at(broker.address)
+                .onGrant((hold, waited) -> {
+                    throw new AssertionError("of the test's onGrant");
+                })
+                .onWait((hold, keys) -> {
+                    Thread.currentThread().interrupt();
+                    throw new StackOverflowError("of the test's onWait");
+                })
+                .onLost(hold -> {
+                    throw new AssertionError("of the test's onLost");
+                });
+        try (Holdfast hooked = Holdfast.connect(options)) {
+            Hold first = hooked.lock("j/error", Ask.plain().onWanted(
+                    (each, waiters) -> {
+                        each.releaseAsync();
+                        throw new LinkageError("of the test's onWanted");
+                    }));
+            Hold next = hooked.lock("j/error", Ask.within(ofSeconds(5))
+                    .lease(ofMillis(100)).onLost(each -> {
+                        throw new AssertionError("of the test's Ask");
+                    }));
+            assertFalse(first.held());
+            assertTrue(next.whenLost().get(5, TimeUnit.SECONDS).length() > 0);
+            hooked.lock("j/error", Ask.within(ofSeconds(5))).close();
+        } finally {
+            log.setFilter(null);
+        }
+        assertEquals(7, logged.get()); // three grants, and each other hook
+    }
+
+    @Test
+    void aClosedClientIsALoss() throws Exception {
+        AtomicInteger lost = new AtomicInteger();
+        AtomicInteger metric = new AtomicInteger();
+        CountDownLatch works = new CountDownLatch(1);
+        AtomicReference<Throwable> end = new AtomicReference<>();
+        Holdfast closing = Holdfast.connect(Options.at(broker.address)
+                .onLost(hold -> metric.incrementAndGet()));
+        Hold hold = closing.lock("j/closing", Ask.plain()
+                .onLost(each -> lost.incrementAndGet()));
+        Thread worker = new Thread(() -> end.set(assertThrows(
+                LockLostException.class,
+                () -> closing.runLocked("j/closing/2", each -> {
+                    works.countDown();
+                    Thread.sleep(20_000);
+                }))));
+        worker.start();
+        works.await();
+        closing.close();
+        assertEquals("closed", hold.whenLost().get(5, TimeUnit.SECONDS));
+        worker.join();
+        assertEquals("closed", ((LockLostException) end.get()).why());
+        assertEquals(1, lost.get());
+        assertEquals(0, metric.get());
+    }
+
+    @Test
+    void aLockOfTheThreadWaitsAnyTime() throws Exception {
+        Hold hold = other.lock("j/any", Ask.plain().onWanted(
+                (each, waiters) -> each.releaseAsync()));
+        Lock lock = hf.asLock("j/any", Ask.within(ofMillis(1)));
+        assertTrue(lock.tryLock(Long.MAX_VALUE, TimeUnit.SECONDS));
+        assertFalse(hold.held());
+        CountDownLatch locked = new CountDownLatch(1);
+        Thread second = new Thread(() -> {
+            lock.lock(); // the wait of the Ask is not used
+            locked.countDown();
+            lock.unlock();
+        });
+        second.start();
+        assertFalse(other.asLock("j/any").tryLock(-1, TimeUnit.DAYS));
+        assertFalse(locked.await(50, TimeUnit.MILLISECONDS));
+        lock.unlock();
+        second.join();
+        assertEquals(0, locked.getCount());
+    }
+
+    @Test
     void anExecutorThatRefusesLeavesNoHold() {
         Options options = Options.at(broker.address).executor(work -> {
             throw new RejectedExecutionException();
@@ -385,6 +472,28 @@ class HoldfastTest {
     }
 
     @Test
+    void aLoneSurrogateIsRefusedAtTheCall() {
+        String bad = "j/\ud83d";
+        Options at = Options.at(broker.address);
+        Hold held = hf.lock("j/surrogate");
+        for (Executable call : List.<Executable>of(
+                () -> hf.lock(bad), () -> hf.lockAsync(bad),
+                () -> hf.asLock(bad), () -> hf.resize(bad, 2),
+                () -> hf.detached(bad, NOW.lease(ofSeconds(1))),
+                () -> hf.adopt(bad, 7), () -> hf.adopt("", 7),
+                () -> hf.watch(bad), () -> hf.members(bad),
+                () -> hf.awaitFree(bad, null), () -> held.note(bad),
+                () -> hf.lock("j/s", Ask.plain().note(bad)),
+                () -> hf.lock("j/s", Ask.plain().owner(bad)),
+                () -> at.name(bad), () -> at.user(bad, ""),
+                () -> at.user("", bad))) {
+            assertThrows(UsageException.class, call);
+        }
+        held.note("good");
+        held.close();
+    }
+
+    @Test
     void badArgumentsAreRefused() {
         assertThrows(UsageException.class, () -> Options.at("host:port"));
         assertNotNull(Options.at("a").serverName("a").context());
@@ -394,6 +503,10 @@ class HoldfastTest {
                 () -> hf.lock("x".repeat(300), NOW));
         assertThrows(UsageException.class,
                 () -> Ask.within(ofSeconds(-1)));
+        assertThrows(UsageException.class,
+                () -> hf.awaitFree("j/bad", ofSeconds(-1)));
+        assertThrows(UsageException.class,
+                () -> hf.awaitFreeAsync("j/bad", ofSeconds(-1)));
         assertThrows(UnavailableException.class, () -> Holdfast.connect(
                 Options.at("127.0.0.1:1").timeout(ofSeconds(3))));
     }

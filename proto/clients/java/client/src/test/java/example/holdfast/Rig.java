@@ -78,7 +78,22 @@ final class Rig implements AutoCloseable {
         Process process = start(Broker.program().toString(), "-c",
                 file.toString());
         reachable(address);
+        serves(address);
         return process;
+    }
+
+    /** Waits for the broker's own connection to Redis. */
+    private static void serves(String address) throws InterruptedException {
+        try (Holdfast hf = Holdfast.connect(Options.at(address))) {
+            while (true) {
+                try {
+                    hf.lock("rig").close();
+                    return;
+                } catch (UnavailableException notYet) {
+                    Thread.sleep(5);
+                }
+            }
+        }
     }
 
     @Override

@@ -240,7 +240,10 @@ public final class Driver {
                     } catch (InterruptedException e) {
                         return;
                     }
-                    say(command.id, "lost", hold.lost().orElse("not"));
+                    String why = hold.lost().orElse("not");
+                    if (!why.equals("closed")) { // the suite has no such loss
+                        say(command.id, "lost", why);
+                    }
                 })));
         item.wait = wait;
         wait.whenComplete((hold, failure) -> {
