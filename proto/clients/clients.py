@@ -25,10 +25,11 @@ class Client:
     """`tools` are programs in PATH. `build` and each of `tests` are commands.
     A test's last line may be `N passed, N failed, N skipped`; without it the
     test counts as one, by its exit status. `driver` is a line for a shell's
-    rules of words, not for a shell."""
+    rules of words, not for a shell. `lacks` has a reason for each feature that
+    scenarios may find missing."""
 
-    def __init__(self, name, tools, build, driver, tests=()):
-        self.name, self.tools = name, tools
+    def __init__(self, name, tools, build, driver, tests=(), **lacks):
+        self.name, self.tools, self.lacks = name, tools, lacks
         self.build, self.driver, self.tests = build, driver, tests
 
     def missing(self):
@@ -39,12 +40,14 @@ class Client:
 CLIENTS = (
     Client("c", ["make", "cc"],
            [["make", "-s", "build/client-driver"]],
-           os.environ.get("CLIENT_DRIVER", "build/client-driver")),
+           os.environ.get("CLIENT_DRIVER", "build/client-driver"),
+           zero="names of the C client are strings"),
     Client("go", ["go", "cc"],
            [["go", "-C", "proto/clients/go", "build", "-o",
              "../../../build/go-driver", "./driver"]],
            "build/go-driver",
-           [["go", "-C", "proto/clients/go", "test", "-race", "./..."]]),
+           [["go", "-C", "proto/clients/go", "test", "-race", "./..."]],
+           fork="Go has no fork()"),
     Client("python", ["python3"], [],
            "python3 proto/clients/python/driver.py",
            [["python3", "proto/clients/python/tests/run.py"]]),
@@ -55,7 +58,8 @@ CLIENTS = (
             ["npm", "--prefix", "proto/clients/node", "run", "--silent",
              "build"]],
            "node proto/clients/node/driver.mjs",
-           [["node", "proto/clients/node/tests/run.mjs"]]),
+           [["node", "proto/clients/node/tests/run.mjs"]],
+           fork="Node.js has no fork()"),
     Client("java", ["java", "mvn"],
            [["mvn", "-q", "-f", "proto/clients/java", "-DskipTests",
              "package"]],
@@ -63,7 +67,8 @@ CLIENTS = (
            "-cp proto/clients/java/client/target/classes:"
            "proto/clients/java/client/target/test-classes "
            "example.holdfast.driver.Driver",
-           [["mvn", "-q", "-f", "proto/clients/java", "verify"]]),
+           [["mvn", "-q", "-f", "proto/clients/java", "verify"]],
+           fork="Java has no fork()"),
 )
 
 
@@ -105,7 +110,9 @@ def run_client(client, what, total):
         for command in client.tests:
             run(command, total)
     return "{} passed, {} failed, {} skipped of the conformance suite".format(
-        *run([*RUN, "--driver", client.driver], total))
+        *run([*RUN, "--driver", client.driver, *(
+            f"--lacks={word}={why}" for word, why in client.lacks.items())],
+            total))
 
 
 def main(arguments):

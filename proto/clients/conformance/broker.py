@@ -11,6 +11,7 @@ import selectors
 import socket
 import ssl
 import struct
+import tempfile
 import time
 
 from wire import Mismatch, Request, milliseconds
@@ -233,24 +234,32 @@ class Connection:
 
 class Listener:
     """A port on loopback: `off`, `on`, `deaf`, or `slam`, which accepts and
-    closes."""
+    closes. `unix`: a socket of the file system instead."""
 
     def __init__(self):
         self.tls = None
         self.slams, self.slammed = False, 0
         self.sock, self.fillers = None, []
         self._port = 0
+        self._folder = None  # of a Unix socket
         self.set("on")
 
     @property
     def address(self):
-        return f"127.0.0.1:{self._port}"
+        return os.path.join(self._folder.name, "broker.sock") \
+            if self._folder else f"127.0.0.1:{self._port}"
 
     def set(self, state):
         """`deaf`: connections to it neither succeed nor fail."""
         self.end()
         self.slams = state == "slam"
         if state == "off":
+            return
+        if state == "unix":
+            self._folder = tempfile.TemporaryDirectory()
+            self.sock = socket.socket(socket.AF_UNIX)
+            self.sock.bind(self.address)
+            self.sock.listen(64)
             return
         self.sock = socket.socket()
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -285,6 +294,9 @@ class Listener:
             if each:
                 each.close()
         self.sock, self.fillers = None, []
+        if self._folder:
+            self._folder.cleanup()
+            self._folder = None
 
 
 class Broker:

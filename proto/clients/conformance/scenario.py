@@ -8,6 +8,7 @@ import codecs
 import os
 import random
 import re
+import select
 import selectors
 import shlex
 import signal
@@ -23,7 +24,7 @@ EVENT_SECONDS = 10
 EXIT_SECONDS = 10
 WINDOW = re.compile(r"\s*\[(\w+)\+(\w+)\.\.(\w+)\+(\w+)\]$")
 SIZE = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-MAY_LACK = re.compile(r"^# may lack: (.*)$", re.M)
+MAY_LACK = re.compile(r"^# may lack: (\w+)$", re.M)
 SHORT = {"...": "ttl_ms=10000 count=1 renewed=1"}
 CHUNK = 1 << 16
 FUZZ_LINES = 300
@@ -35,10 +36,6 @@ FUZZ_WORDS = [
     "ttl_ms=18446744073709551615", "count=1", "count=0", "n=1", "begin=1",
     "members=1", "waiters=2", "reason=gone", "owner=$o", "name=a", "=", "%",
     "%0", "a=%zz", "grace_ms=1", "keep=1", ":text", "BUSY", "retry=1", ""]
-
-
-class Unsupported(Exception):
-    """The client lacks a command."""
 
 
 def size(text):
@@ -63,6 +60,8 @@ class Driver:
 
     def say(self, line):
         self._log(f"D> {line}")
+        if not select.select([], [self.process.stdin], [], EVENT_SECONDS)[1]:
+            raise Mismatch("the driver does not read its stdin")
         try:
             self.process.stdin.write(line.encode() + b"\n")
         except BrokenPipeError:
@@ -78,7 +77,7 @@ class Driver:
             self._log(f"D< {text}")
             words = text.split()
             if words[1:2] == ["unsupported"]:
-                raise Unsupported(text)
+                raise Mismatch(f"the driver lacks a command: {text}")
             if words and not self.over:
                 self.lines[words[0]].append((time.monotonic(), text))
 
@@ -116,7 +115,7 @@ class Driver:
 
 
 class Run:
-    """One run of a scenario; raises Mismatch or Unsupported."""
+    """One run of a scenario; raises Mismatch."""
 
     def __init__(self, text, command, folder):
         self.text = text
@@ -163,9 +162,7 @@ class Run:
                 if window and found[0] > begin + limit:
                     raise Mismatch(f"too late: {what}")
                 return found
-            fault = self.broker.fault()
-            if fault:
-                raise Mismatch(f"a bad line of the client: {fault}")
+            self._no_fault()
             if self.driver.ended:
                 raise Mismatch(f"the driver has ended, instead of {what}")
             rest = begin + limit - time.monotonic()
@@ -225,7 +222,7 @@ class Run:
         for name in re.findall(r"\$(?:port)?([A-Z])\b", words):
             address = self.broker.listener(name).address
             self._variables[name] = address
-            self._variables[f"port{name}"] = address.split(":")[1]
+            self._variables[f"port{name}"] = address.rpartition(":")[2]
         self.driver.say(fill(words, self._variables).strip())
 
     def _step_send(self, words, connection):
@@ -407,10 +404,16 @@ class Run:
             for each in body:
                 self.step(re.sub(rf"\${name}\b", value, each))
 
+    def _no_fault(self):
+        fault = self.broker.fault()
+        if fault:
+            raise Mismatch(f"a bad line of the client: {fault}")
+
     def _leftovers(self):
         """Lines that no step has taken; unless clients send these when they
         like, or on a connection for a session that is new."""
         self.broker.turn(0)
+        self._no_fault()
         if self._lenient:
             return
         left = [f"C {request.line}" for each in self.broker.connections
@@ -434,6 +437,8 @@ class Run:
             if time.monotonic() > limit:
                 raise Mismatch("the driver does not exit")
             self.broker.turn(limit - time.monotonic())
+        self.broker.turn(0)  # what it said last
+        self._no_fault()
         status = self.driver.process.wait(EXIT_SECONDS)
         if status != 0:
             raise Mismatch(f"the driver exits with status {status}")
