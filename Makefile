@@ -140,7 +140,12 @@ FUZZERS = $(patsubst tests/fuzz/%.c,$(BUILD)/%,\
 
 all: $(PROGRAMS)
 
-libraries: $(patsubst %,$(BUILD)/lib%.a,$(LIBRARIES) holdfast holdfast-tls)
+CLIENT_ARCHIVES = libholdfast.a libholdfast-tls.a
+ABI = 1
+CLIENT_SHARED = libholdfast.so.$(ABI) libholdfast-tls.so.$(ABI)
+
+libraries: $(patsubst %,$(BUILD)/lib%.a,$(LIBRARIES)) \
+	$(addprefix $(BUILD)/,$(CLIENT_ARCHIVES) $(CLIENT_SHARED))
 
 objects: $(ALL_OBJECTS)
 
@@ -168,7 +173,7 @@ $(BUILD)/%.members: FORCE
 $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(say) CC $<
-	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(ALL_CPPFLAGS) $(ALL_CFLAGS) $(PIC) -MMD -MP -c -o $@ $<
 
 $(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
@@ -193,6 +198,20 @@ endef
 $(foreach name,$(LIBRARIES),$(eval $(call archive,$(name),$($(name)_OBJ))))
 $(eval $(call archive,holdfast,$(client_OBJ)))
 $(eval $(call archive,holdfast-tls,$(tls_OBJ)))
+
+# $(call shared,NAME,OBJECTS,MAP,LIBS): the shared library, which exports the
+# names of the map.
+define shared
+$(2): PIC = -fPIC -fno-semantic-interposition
+$(BUILD)/lib$(1).so.$(ABI): $(2) $(3) $(BUILD)/lib$(1).members
+	$$(say) LINK $$@
+	$$(Q)$$(CC) $$(filter-out -pie,$$(ALL_LDFLAGS)) -shared -o $$@ $(2) \
+		-Wl,-soname,$$(@F) -Wl,--version-script=$(3) \
+		$$(if $(SANITIZE),,-Wl,-z,defs) $(4) $$(LDLIBS)
+endef
+$(eval $(call shared,holdfast,$(client_OBJ),proto/clients/c/holdfast.map))
+$(eval $(call shared,holdfast-tls,$(tls_OBJ),proto/tls/holdfast_tls.map,\
+	$$(TLS_LIBS)))
 
 # For tests: the programs without their main().
 main_OBJ = $(patsubst %,$(BUILD)/obj/%/main.o,daemon proto/holdfast)
@@ -386,7 +405,7 @@ run: deps
 	@exec $(PYTHON) tests/harness/run.py
 
 check: deps deps-promtool
-	@$(SUBMAKE) SANITIZE= all unit-tests simulator
+	@$(SUBMAKE) SANITIZE= all libraries unit-tests simulator
 	@$(SUBMAKE) SANITIZE=1 BUILD=build/asan all unit-tests \
 		build/asan/client-driver
 	@exec $(PYTHON) tests/check.py
@@ -592,7 +611,7 @@ UNITS = $(wildcard systemd/*.service systemd/*.socket)
 SYSUSERS = $(firstword $(wildcard systemd/*sysusers*))
 DOCS = README.md LICENSE proto/PROTOCOL.md $(wildcard packaging/doc/*.md)
 CLIENT_HEADERS = $(wildcard proto/clients/c/holdfast.h proto/tls/holdfast_tls.h)
-CLIENT_ARCHIVES = libholdfast.a libholdfast-tls.a
+CLIENT_LINKS = $(CLIENT_SHARED:.$(ABI)=)
 EXAMPLES = $(wildcard packaging/prometheus/* packaging/grafana/*)
 EXAMPLE_CONFIGS = conf/holdfast.yaml conf/minimal.yaml
 RESOURCE_SCRIPTS = $(wildcard lua/resource/*.lua)
@@ -647,7 +666,10 @@ install: all libraries $(MAN5) $(MAN7) $(INSTANCE_UNIT)
 	$(INSTALL) -m 755 $(BUILD)/holdfast "$(D)$(BINDIR)/"
 	$(INSTALL) -m 644 packaging/completion/holdfast.bash \
 		"$(D)$(COMPLETIONDIR)/holdfast"
-	$(call install_files,$(addprefix $(BUILD)/,$(CLIENT_ARCHIVES)),$(D)$(LIBDIR))
+	$(call install_files,$(addprefix $(BUILD)/,$(CLIENT_ARCHIVES) \
+		$(CLIENT_SHARED)),$(D)$(LIBDIR))
+	for link in $(CLIENT_LINKS); do \
+		ln -sf $$link.$(ABI) "$(D)$(LIBDIR)/$$link" || exit 1; done
 	$(call install_files,$(CLIENT_HEADERS),$(D)$(INCLUDEDIR))
 	for file in $(DOCS); do place="$(D)$(DOCDIR)/$${file##*/}"; \
 		$(install_doc) $$file >"$$place" && chmod 644 "$$place" || \
@@ -677,7 +699,8 @@ install: all libraries $(MAN5) $(MAN7) $(INSTANCE_UNIT)
 uninstall:
 	rm -f "$(D)$(SBINDIR)/holdfastd" "$(D)$(BINDIR)/holdfast" \
 		"$(D)$(SYSUSERSDIR)/holdfast.conf" "$(D)$(COMPLETIONDIR)/holdfast"
-	$(call remove_files,$(CLIENT_ARCHIVES),$(D)$(LIBDIR))
+	$(call remove_files,$(CLIENT_ARCHIVES) $(CLIENT_SHARED) \
+		$(CLIENT_LINKS),$(D)$(LIBDIR))
 	$(call remove_files,$(CLIENT_HEADERS),$(D)$(INCLUDEDIR))
 	$(call remove_files,$(PC_FILES),$(D)$(LIBDIR)/pkgconfig)
 	$(call remove_files,$(RESOURCE_SCRIPTS),$(D)$(DATADIR)/resource)

@@ -28,10 +28,14 @@ CONTENTS = {
     "holdfast": ("usr/bin/holdfast", "usr/share/man/man1/holdfast.1.gz",
                  "usr/share/bash-completion/completions/holdfast",
                  "usr/share/holdfast/resource/take.lua"),
+    "libholdfast1": ("usr/lib/*/libholdfast.so.1", "DEBIAN/symbols"),
+    "libholdfast-tls1": ("usr/lib/*/libholdfast-tls.so.1", "DEBIAN/symbols"),
     "libholdfast-dev": ("usr/include/holdfast.h",
                         "usr/lib/*/libholdfast.a",
-                        "usr/lib/*/pkgconfig/libholdfast.pc",
-                        "usr/lib/*/pkgconfig/libholdfast-tls.pc"),
+                        "usr/lib/*/libholdfast.so",
+                        "usr/lib/*/libholdfast-tls.so",
+                        "usr/lib/*/pkgconfig/holdfast.pc",
+                        "usr/lib/*/pkgconfig/holdfast-tls.pc"),
 }
 
 
@@ -43,7 +47,7 @@ def output(*command):
 def look_at(package, name, version):
     """Of one package; what is wrong with it, a line each."""
     with tempfile.TemporaryDirectory() as root:
-        output("dpkg-deb", "-x", package, root)
+        output("dpkg-deb", "-R", package, root)
         for path in CONTENTS[name]:
             if not glob.glob(os.path.join(root, path)):
                 yield f"{path} is missing"

@@ -2,8 +2,8 @@
  * TLS for the client library of Holdfast (holdfast.h), to a broker's TLS port,
  * usually 4655.
  *
- * Link with libholdfast-tls.a, libholdfast.a, -lssl and -lcrypto, in this
- * order. It needs OpenSSL 1.1.1 or later, and uses TLS 1.2 or later.
+ * Link with -lholdfast-tls and -lholdfast, as `pkg-config holdfast-tls` says.
+ * It needs OpenSSL 1.1.1 or later, and uses TLS 1.2 or later.
  *
  *     struct holdfast_tls_options how = {.ca = "/etc/holdfast/ca.pem"};
  *     char why[256];
@@ -56,6 +56,7 @@ struct holdfast_tls_options {
      * the common name if there is none. NULL: the host of the address. */
     const char *server_name;
     enum holdfast_tls_verify verify;
+    const void *reserved[4]; /* NULL */
 };
 
 /* CAs and the client's certificate. Connections of several threads may share

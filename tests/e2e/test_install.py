@@ -11,7 +11,8 @@ from harness import temp_folder
 from harness.case import HarnessCase
 from shared import TREE, read
 
-PROGRAMS = ("holdfastd", "holdfast", "libholdfast.a", "libholdfast-tls.a")
+PROGRAMS = ("holdfastd", "holdfast", "libholdfast.a", "libholdfast-tls.a",
+            "libholdfast.so.1", "libholdfast-tls.so.1")
 # Of a make that is run by nobody else's.
 ENVIRONMENT = {name: value for name, value in os.environ.items()
                if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL")}
@@ -21,9 +22,13 @@ INSTALLED = {
     "usr/include/holdfast.h",
     "usr/include/holdfast_tls.h",
     "usr/lib/libholdfast-tls.a",
+    "usr/lib/libholdfast-tls.so",
+    "usr/lib/libholdfast-tls.so.1",
     "usr/lib/libholdfast.a",
-    "usr/lib/pkgconfig/libholdfast-tls.pc",
-    "usr/lib/pkgconfig/libholdfast.pc",
+    "usr/lib/libholdfast.so",
+    "usr/lib/libholdfast.so.1",
+    "usr/lib/pkgconfig/holdfast-tls.pc",
+    "usr/lib/pkgconfig/holdfast.pc",
     "usr/lib/systemd/system/holdfastd.service",
     "usr/lib/systemd/system/holdfastd.socket",
     "usr/lib/systemd/system/holdfastd@.service",
@@ -70,6 +75,10 @@ int main(void)
 """
 
 
+def output(*command):
+    return subprocess.check_output(command, text=True, timeout=60)
+
+
 class InstallTest(unittest.TestCase):
     def setUp(self):
         self.build, self.root = temp_folder(), temp_folder()
@@ -95,10 +104,10 @@ class InstallTest(unittest.TestCase):
     def folders(self):
         return {name for _, names, _ in os.walk(self.root) for name in names}
 
-    def pkg_config(self, package, libdir):
+    def pkg_config(self, package, libdir, *options):
         """--cflags and --libs of what is installed."""
         return subprocess.run(
-            ["pkg-config", "--cflags", "--libs", package], text=True,
+            ["pkg-config", *options, "--cflags", "--libs", package], text=True,
             check=True, timeout=20, stdout=subprocess.PIPE,
             env={**os.environ, "PKG_CONFIG_PATH": os.path.join(
                 self.root, libdir, "pkgconfig")}).stdout
@@ -169,7 +178,7 @@ class InstallTest(unittest.TestCase):
                   encoding="utf-8") as file:
             self.assertIn("\nExecStart=/my\\x20own/sbin/holdfastd -c "
                           "/my\\x20etc/holdfast/holdfast.yaml\n", file.read())
-        flags = self.pkg_config("libholdfast", "my own/lib")
+        flags = self.pkg_config("holdfast", "my own/lib")
         self.assertEqual(shlex.split(flags),
                          ["-I/my own/include", "-L/my own/lib", "-lholdfast"])
         self.make("uninstall", *where)
@@ -183,16 +192,47 @@ class InstallTest(unittest.TestCase):
                   f"SYSCONFDIR={self.root}/etc")
         source = os.path.join(self.root, "program.c")
         for package, text in (
-                ("libholdfast", re.sub(r"#.*tls.*|struct h.*|char.*|if .*", "",
-                                       PROGRAM)),
-                ("libholdfast-tls", PROGRAM)):
+                ("holdfast", re.sub(r"#.*tls.*|struct h.*|char.*|if .*", "",
+                                    PROGRAM)),
+                ("holdfast-tls", PROGRAM)):
             with open(source, "w", encoding="ascii") as file:
                 file.write(text)
-            subprocess.run(
-                ["cc", "-Wall", "-Werror", "-o", f"{source}.out", source,
-                 *shlex.split(self.pkg_config(package, "usr/lib"))],
-                check=True, timeout=60)
-            self.assertTrue(subprocess.check_output([f"{source}.out"]))
+            shared = self.pkg_config(package, "usr/lib")
+            self.assertNotIn("-lssl", shared)
+            static = re.sub(r"-l(holdfast\S*)", r"-l:lib\1.a", self.pkg_config(
+                package, "usr/lib", "--static"))
+            for flags, needed in ((shared, f"lib{package}.so.1"),
+                                  (static, "")):
+                with self.subTest(flags):
+                    subprocess.run(
+                        ["cc", "-Wall", "-Werror", "-o", f"{source}.out",
+                         source, *shlex.split(flags)], check=True, timeout=60)
+                    self.assertTrue(subprocess.check_output(
+                        [f"{source}.out"], env={
+                            **os.environ, "LD_LIBRARY_PATH": f"{where}/lib"}))
+                    found = re.findall(r"\[(libholdfast.*)\]", output(
+                        "readelf", "-d", f"{source}.out"))
+                    self.assertEqual(needed in found, bool(needed), found)
+
+    def test_what_the_shared_libraries_export(self):
+        """The functions that the headers declare, and no others."""
+        for name, header, needed in (
+                ("holdfast", "proto/clients/c/holdfast.h", {"libc"}),
+                ("holdfast-tls", "proto/tls/holdfast_tls.h",
+                 {"libc", "libssl", "libcrypto"})):
+            path = os.path.join(TREE, "build", f"lib{name}.so.1")
+            text = re.sub(r"/\*.*?\*/", "", read(header), flags=re.S)
+            declared = re.findall(r"^[a-z][^;{}()=]*?(holdfast_\w+)\s*\(", text,
+                                  re.M)
+            self.assertGreater(len(declared), 2)
+            exported = re.findall(r" T (\S+)@@HOLDFAST_1$", output(
+                "nm", "-D", "--defined-only", "--with-symbol-versions", path),
+                re.M)
+            self.assertEqual(sorted(exported), sorted(declared))
+            told = output("readelf", "-d", path)
+            self.assertIn(f"soname: [lib{name}.so.1]", told)
+            self.assertEqual(set(re.findall(
+                r"NEEDED.*\[(\w+)\.so", told)), needed)
 
 
 class ConfigurationTest(HarnessCase):

@@ -1,7 +1,7 @@
 /*
  * The client library of Holdfast: locks by name from a broker.
  *
- * Link with libholdfast.a, which needs libc only; for TLS see holdfast_tls.h.
+ * Link with libholdfast, which needs libc only; for TLS see holdfast_tls.h.
  * The library starts no thread, installs no signal handler, and never raises
  * SIGPIPE. Its descriptors are close-on-exec. One thread at a time may use a
  * connection; different connections are independent.
@@ -231,6 +231,7 @@ struct holdfast_options {
     /* The transport of all addresses, which must not be paths; NULL: none. A
      * ref that outlives the connection; connections may share it. */
     const struct holdfast_transport *transport;
+    uint64_t reserved[4]; /* 0 */
 };
 
 /* holdfast_create() with options, which are copied. A broker without kept
@@ -289,7 +290,10 @@ uint64_t holdfast_now_ms(const struct holdfast *h);
 #define HOLDFAST_LOCK_DEFAULTS                                                \
     {                                                                         \
         HOLDFAST_FOREVER, 0, NULL, NULL, false, false, 0, 0, 0, false, false, \
-            false, false                                                      \
+            false, false,                                                     \
+        {                                                                     \
+            0, 0, 0, 0                                                        \
+        }                                                                     \
     }
 
 struct holdfast_lock_options {
@@ -308,6 +312,7 @@ struct holdfast_lock_options {
                         * is its upgrade then: a second hold with its own fence
                         * and unlock */
     bool tree;         /* names are paths: exclude the whole above, and parts */
+    uint64_t reserved[4]; /* 0 */
 };
 
 /*
