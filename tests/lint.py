@@ -77,7 +77,8 @@ STAIRS = {
 
 # Go packages that know of no world outside, and what they import.
 GO_PURE = "/internal/"
-GO_IMPORTS = {"errors", "fmt", "math", "sort", "strconv", "strings", "time"}
+GO_IMPORTS = {"errors", "fmt", "math", "slices", "sort", "strconv", "strings",
+              "time"}
 
 # --- symbols --------------------------------------------------------------
 

@@ -138,12 +138,6 @@ func (l *Lock) Left() time.Duration {
 	return l.hold.Left(now())
 }
 
-func (l *Lock) lost() error {
-	l.c.mu.Lock()
-	defer l.c.mu.Unlock()
-	return l.why
-}
-
 // lose is in the lock of the client.
 func (l *Lock) lose(reason string) {
 	if l.released || l.why != nil {

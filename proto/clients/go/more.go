@@ -131,10 +131,11 @@ func (c *Client) Resize(ctx context.Context, name string, limit uint32) (
 // Detached is a lock that outlives its session and its broker. The fence names
 // it: any client that knows it may renew and release the lock.
 type Detached struct {
-	c     *Client
-	name  string
-	fence uint64
-	until core.Time
+	c        *Client
+	name     string
+	fence    uint64
+	until    core.Time // by the last answer
+	renewing core.Renewals
 }
 
 // LockDetached takes a lock that ends after lease, at most a day, or by Unlock
@@ -176,7 +177,7 @@ func (d *Detached) Fence() uint64 { return d.fence }
 func (d *Detached) Left() time.Duration {
 	d.c.mu.Lock()
 	defer d.c.mu.Unlock()
-	return max(d.until-now(), 0)
+	return max(d.renewing.Sooner(d.until)-now(), 0)
 }
 
 func (d *Detached) date(w *call) {
@@ -186,13 +187,12 @@ func (d *Detached) date(w *call) {
 	d.until = w.Base() + ttl
 }
 
-func (d *Detached) do(ctx context.Context, verb string, keys []byte,
-	lease time.Duration) (*call, error) {
+func (d *Detached) request(verb string, keys []byte) *core.Request {
 	r := request{names: []string{d.name},
 		keys: wire.AppendNumber(keys, "fence", d.fence)}
 	r.keys = append(r.keys, " detached=1"...)
-	return d.c.do(ctx, &core.Request{Kind: core.Call, Names: r.names,
-		Line: r.line(verb), Wait: core.Forever, Lease: lease}, nil)
+	return &core.Request{Kind: core.Call, Names: r.names, Line: r.line(verb),
+		Wait: core.Forever}
 }
 
 // Renew has the lock end after lease, at most a day. After ErrInDoubt call it
@@ -202,13 +202,24 @@ func (d *Detached) Renew(ctx context.Context, lease time.Duration) error {
 	if r.duration("lease", lease, time.Millisecond, day); r.bad != nil {
 		return r.bad
 	}
-	w, err := d.do(ctx, "RENEW", r.keys, lease)
+	request := d.request("RENEW", r.keys)
+	request.Lease = lease
+	w, err := d.c.do(ctx, request, func() error {
+		d.renewing.Add(request)
+		return nil
+	})
+	if w == nil {
+		return err
+	}
+	d.c.mu.Lock()
+	why := w.Failure
+	if err != nil && why.Code == "" { // ctx has ended
+		why.Code = core.CodeInDoubt
+	}
+	d.until = d.renewing.Answered(request, why, d.until)
+	d.c.mu.Unlock()
 	if err == nil {
 		d.date(w)
-	} else if w != nil {
-		d.c.mu.Lock()
-		d.until = w.SoonerEnd(w.Failure, d.until)
-		d.c.mu.Unlock()
 	}
 	return err
 }
@@ -216,7 +227,7 @@ func (d *Detached) Renew(ctx context.Context, lease time.Duration) error {
 // Unlock releases the lock. After ErrInDoubt call it again: ErrNotHeld then
 // says that the lock has ended.
 func (d *Detached) Unlock(ctx context.Context) error {
-	_, err := d.do(ctx, "UNLOCK", nil, 0)
+	_, err := d.c.do(ctx, d.request("UNLOCK", nil), nil)
 	if err == nil {
 		d.c.mu.Lock()
 		d.until = 0

@@ -35,10 +35,10 @@ func (c *Core) pingBy(at Time) {
 func (c *Core) deadlines() {
 	for _, first := range c.holds {
 		for h := first; h != nil; h = h.beside {
-			switch {
+			switch end := h.end(); {
 			case h.unsure || !h.stands():
-			case c.now < h.deadline:
-				c.wakeAt(h.deadline)
+			case c.now < end:
+				c.wakeAt(end)
 			default:
 				c.lose(h, "deadline")
 				c.discard(h)

@@ -74,7 +74,7 @@ func (c *Core) claimed(r *Request, m *wire.Message, why Failure) {
 // claimLost ends a hold, and answers the parked requests about it. An UNLOCK
 // that was sent before has ended it.
 func (c *Core) claimLost(h *Hold) {
-	inTime := c.now < h.deadline
+	inTime := c.now < h.end()
 	c.lose(h, "gone")
 	c.remove(h)
 	left := c.parked[:0]

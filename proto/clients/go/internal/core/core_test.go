@@ -149,14 +149,61 @@ func TestRefusedRenewMayHaveSetTheNewEnd(t *testing.T) {
 		s := begin(t, Config{})
 		h := s.granted("a")
 		want := min(lease-lease/100-2*time.Millisecond, h.Left(s.at))
-		s.Submit(s.at, &Request{Kind: Renew, Names: []string{"a"}, Owner: "o",
-			Line: []byte("RENEW a"), Wait: Forever, Hold: h, Ref: "renew",
-			Lease: time.Second})
-		s.Line(s.at, tag(s.sent("RENEW"))+" ERR "+code+" retry=1")
+		s.Line(s.at, s.renew(h, time.Second)+" ERR "+code+" retry=1")
 		s.told("renew " + code)
 		if left := h.Left(s.at); left != want {
 			t.Error(code, left, want)
 		}
+	}
+}
+
+func (s *script) renew(h *Hold, lease time.Duration) string {
+	s.Helper()
+	s.Submit(s.at, &Request{Kind: Renew, Names: []string{"a"}, Owner: "o",
+		Line: []byte("RENEW a"), Wait: Forever, Hold: h, Ref: "renew",
+		Lease: lease})
+	return tag(s.sent("RENEW"))
+}
+
+func TestRenewBoundsItsHoldFromTheSendingOn(t *testing.T) {
+	const end = time.Second - time.Second/100 - 2*time.Millisecond
+	for reply, want := range map[string]time.Duration{
+		" OK ttl_ms=5000 lease_ms=5000": 4900 * time.Millisecond,
+		" ERR DENIED retry=0":           5880 * time.Millisecond,
+		" ERR INDOUBT retry=1":          end,
+		"":                              end,
+	} {
+		s := begin(t, Config{})
+		h := s.granted("a")
+		renewal := s.renew(h, time.Second)
+		s.renew(h, time.Hour)
+		if left := h.Left(s.at); left != end {
+			t.Errorf("%v without a reply", left)
+		}
+		if reply != "" {
+			s.Line(s.at, renewal+reply)
+		}
+		if left := h.Left(s.at); left != want {
+			t.Errorf("%v, not %v, after %q", left, want, reply)
+		}
+	}
+}
+
+func TestRenewWithoutAReplyEndsItsHold(t *testing.T) {
+	s := begin(t, Config{})
+	h := s.granted("a")
+	renewal := s.renew(h, 3*time.Second)
+	s.pass(2 * time.Second)
+	survey := tag(s.sent("HELD"))
+	s.Line(s.at, survey+" ITEM name=a owner=o fence=7 ttl_ms=6000")
+	s.Line(s.at, survey+" OK n=1")
+	s.told()
+	s.pass(time.Second)
+	s.told("lost deadline")
+	s.Line(s.at, renewal+" OK ttl_ms=6000 lease_ms=6000")
+	s.told("renew LOST")
+	if h.Good(s.at) {
+		t.Error("a lost hold is good again")
 	}
 }
 

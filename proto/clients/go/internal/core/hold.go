@@ -29,7 +29,8 @@ type Hold struct {
 	count     uint64 // entries whose release is not confirmed
 	releasing uint64 // UNLOCKs without an answer
 	orphans   uint64 // entries that nobody has, to be released after a claim
-	deadline  Time
+	deadline  Time   // by the last answer
+	renewing  Renewals
 	ttl       time.Duration
 	leaseEnd  Time
 	leased    bool // it has its own deadline, apart from PING
@@ -47,11 +48,14 @@ func (h *Hold) Good(now Time) bool { return h.Left(now) > 0 }
 
 // Left is how long the hold may be relied on without another answer.
 func (h *Hold) Left(now Time) time.Duration {
-	if !h.stands() || now >= h.deadline {
-		return 0
+	if end := h.end(); h.stands() && now < end {
+		return end - now
 	}
-	return h.deadline - now
+	return 0
 }
+
+// end is the deadline, or sooner by a RENEW without a reply.
+func (h *Hold) end() Time { return h.renewing.Sooner(h.deadline) }
 
 func (h *Hold) stands() bool {
 	return !h.gone && !h.givenUp && h.releasing+h.orphans < h.count

@@ -3,7 +3,6 @@ package core
 import (
 	"strconv"
 	"strings"
-	"time"
 
 	"holdfast.example/proto/clients/go/internal/wire"
 )
@@ -268,6 +267,7 @@ func (c *Core) refused(r *Request) {
 		return
 	}
 	r.again = true
+	r.bound = Never // nothing was done
 	c.parked = append(c.parked, r)
 }
 
@@ -286,37 +286,4 @@ func (c *Core) greeted(r *Request, m *wire.Message, why Failure) {
 	default:
 		c.drop(why, why.Code == "AUTH")
 	}
-}
-
-// leaseSlack is how much sooner a lease ends for its client.
-const leaseSlack = 2 * time.Millisecond
-
-// SoonerEnd is the end of a hold after a RENEW that has failed. The hold may
-// have the new end, where that is sooner.
-func (r *Request) SoonerEnd(why Failure, end Time) Time {
-	switch why.Code {
-	case "UNAVAILABLE", "INDOUBT", "INTERNAL":
-		end = min(end, r.sentAt+r.Lease-r.Lease/100-leaseSlack)
-	}
-	return end
-}
-
-// renewed is the answer to RENEW.
-func (c *Core) renewed(r *Request, m *wire.Message, why Failure) {
-	h := r.Hold
-	ttl, ok := m.Milliseconds("ttl_ms")
-	switch {
-	case why.Code == "" && ok:
-		lease, _ := m.Milliseconds("lease_ms")
-		h.leaseEnd = r.sentAt + lease
-		c.set(h, r.sentAt, ttl)
-		c.pingBy(r.sentAt + c.pingPause(ttl))
-	case why.Code == "NOTHELD" || why.Code == "LOST" || why.Code == "STALE":
-		c.remove(h)
-		c.lose(h, "gone")
-	default:
-		h.deadline = r.SoonerEnd(why, h.deadline)
-		c.wakeAt(h.deadline)
-	}
-	c.finish(r, why)
 }

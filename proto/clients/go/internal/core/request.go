@@ -14,6 +14,7 @@ const (
 	CodeClosed   = "CLOSED"   // the client was closed
 	CodeProtocol = "PROTOCOL" // the peer speaks another protocol
 	CodeCanceled = "CANCELLED"
+	CodeInDoubt  = "INDOUBT"
 )
 
 // Failure is an ERR, or a code of the above. The zero value is no failure.
@@ -73,6 +74,7 @@ type Request struct {
 	sentAt    Time
 	after     Time // it is not sent before
 	base      Time
+	bound     Time // a sent RENEW may have set this end; Never: not sent
 	grantedAt Time
 	put       bool // it was sent
 	again     bool // it was sent on an earlier connection
@@ -101,6 +103,7 @@ func (c *Core) Submit(now Time, r *Request) {
 	case Renew: // the hold has its own end from now on
 		r.Hold.leased = true
 		r.Hold.leaseEnd = Never
+		r.Hold.renewing.Add(r)
 	}
 	if c.state != Open || c.blocked(r, c.parked) {
 		c.parked = append(c.parked, r)
@@ -195,6 +198,11 @@ func (c *Core) send(r *Request) {
 		c.take(r)
 		c.finish(r, Failure{Code: "TOOLONG",
 			Text: "the request is longer than the broker's max_line"})
+		return
+	}
+	if r.Lease > 0 && r.Kind != Lock {
+		r.bound = min(r.bound, c.now+r.Lease-r.Lease/100-leaseSlack)
+		c.wakeAt(r.bound)
 	}
 }
 
