@@ -227,6 +227,26 @@ START_TEST(who_waits_for_whom)
 
 END_TEST
 
+/* Its record says so before its broker has heard that. Anybody may end it. */
+START_TEST(behind_a_detached_hold)
+{
+    struct stub *stub = stub_new(2);
+    struct at x = stub_open(stub, 0);
+    struct at y = stub_open(stub, 1);
+
+    stub_hold(stub, x, "1 LOCK a");
+    stub_hold(stub, y, "1 LOCK b");
+    stub_record(stub, 'a')->tickets[0].detached = true;
+    stub_wait(stub, x, "2 LOCK b");
+    stub_wait(stub, y, "2 LOCK a");
+    stub_pass(stub, 3000);
+    for (int i = 0; i < 2; i++)
+        ck_assert_uint_eq(rig_count(stub->rigs[i], COUNTER_deadlocks), 0);
+    stub_free(stub);
+}
+
+END_TEST
+
 /* --- a search, and what ends meanwhile ------------------------------------ */
 
 /* x holds a and waits for b, y holds b and waits for a. The search of y finds
@@ -860,6 +880,7 @@ core_deadlock_suite(void)
 
     tcase_set_timeout(tests, 60);
     tcase_add_loop_test(tests, cycles, 0, 5);
+    tcase_add_test(tests, behind_a_detached_hold);
     tcase_add_loop_test(tests, who_waits_for_whom, 0, SCRIPTS);
     tcase_add_loop_test(tests, ends_meanwhile, 0, 8);
     tcase_add_loop_test(tests, given_back, 0, 4);

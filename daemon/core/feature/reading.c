@@ -98,7 +98,9 @@ reading_in_the_way(const struct reading *reading, uint32_t own, uint32_t other)
     const struct op_ticket *before = &result->tickets[other];
 
     require(other < own && own < result->ticket_count);
-    if (reading->left[other] || ticket_is_over(before) ||
+    /* Anybody may end a detached hold, also where its broker does not know yet
+     * that it is one. */
+    if (reading->left[other] || ticket_is_over(before) || before->detached ||
         is_same_owner(&result->tickets[own], before))
         return false;
     if (result->limit > 0)
