@@ -381,8 +381,10 @@ detached_verdict(const struct store *store, const struct round *round)
         return OP_REFUSED;
     if (stats[OP_OK] + stats[OP_MISSING] >= majority)
         return OP_MISSING;
-    if (stats[OP_OK] + stats[OP_UNKNOWN] + stats[OP_UNSENT] >= majority)
-        return OP_UNKNOWN; /* the silent ones may have it */
+    if (stats[OP_OK] + stats[OP_MISSING] + stats[OP_UNKNOWN] +
+            stats[OP_UNSENT] >=
+        majority)
+        return OP_UNKNOWN; /* the silent and unsettled ones may have it */
     return stats[OP_CONFLICT] >= majority ? OP_CONFLICT : OP_GONE;
 }
 
