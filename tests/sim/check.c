@@ -329,10 +329,12 @@ fence_is_behind(const struct check *check, const struct subject *subject)
 }
 
 void
-fence_fell(struct check *check, uint32_t lock)
+fence_fell(struct check *check, uint32_t lock, uint64_t from)
 {
     struct subject *subject = subject_of(check, lock);
 
+    if (subject->fell_from < from)
+        subject->fell_from = from;
     if (fence_is_behind(check, subject))
         subject->told_ahead = true;
 }

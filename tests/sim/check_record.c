@@ -531,7 +531,7 @@ stands_judge(struct check *check, uint32_t lock, const struct version *before,
     }
     /* A lost suffix, or a master that is none any more, has an older head. */
     if (version->fence < before->fence) {
-        fence_fell(check, lock);
+        fence_fell(check, lock, before->fence);
         broken_by(check, PROMISE_FENCE, DAMAGES, since_us,
             "lock-%" PRIu32 ": the last fence fell from %" PRIu64
             " to %" PRIu64,

@@ -123,8 +123,9 @@ struct subject {
     uint32_t beliefs;
     uint32_t told_next;
     uint64_t told_highest;
-    uint64_t told_us; /* when the highest was told */
-    bool told_ahead;  /* by a clock that is ahead of another one */
+    uint64_t told_us;   /* when the highest was told */
+    uint64_t fell_from; /* the highest that was in a record, and is not */
+    bool told_ahead;    /* by a clock that is ahead of another one */
     struct told told[TOLD_KEPT];
     uint64_t resource_fence; /* the highest that the resource has seen */
     uint64_t shared_fence;   /* of those who only read */
@@ -236,7 +237,7 @@ void excused_by(struct check *check, enum promise promise, enum fault cause,
 
 /* A record's last fence fell: grants may be below what was told until a clock
  * that is behind has caught up. */
-void fence_fell(struct check *check, uint32_t lock);
+void fence_fell(struct check *check, uint32_t lock, uint64_t from);
 
 /* check_belief.c: an order has taken the hold of that fence away. */
 void belief_doom(

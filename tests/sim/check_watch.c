@@ -396,7 +396,7 @@ check_awaited(struct check *check, uint32_t lock, uint64_t asked_us,
             ", and was told of %" PRIu64 " before",
             lock, who, fence, floor);
     /* A failover loses grants, and the broker has seen them. */
-    else if (fence > subject->version.fence && fence > subject->told_highest)
+    else if (fence > subject->version.fence && fence > subject->fell_from)
         check_broken(check, PROMISE_WATCH, from_us,
             "lock-%" PRIu32 ": %s has awaited fence %" PRIu64
             ", and the last one is %" PRIu64,
