@@ -434,15 +434,10 @@ return function(key, arg, read)
 end
 end
 
--- Of an argument without words, the bytes between flags and lease: mode, words,
--- permits, limit. A part is asked for as plainly.
-local PLAIN_ASK = '\0\0\0\1\0\0\0\0\0\0\0'
-local PART_ASK = '\32\0\0\1\0\0\0\0\0\0\0'
--- The flag of a ticket that stood there; it comes before these bytes.
+-- Of an argument, permits and limit of what is no semaphore.
+local ONE_PERMIT = '\1\0\0\0\0\0\0\0'
+-- The flag of a ticket that stood there; it comes before the other bytes.
 local STOOD_ASK = 16
--- The beginning of a holder's ticket: flags, mode, words, permits.
-local HELD_PLAIN = '\7\0\0\0\1\0\0\0'
-local HELD_PART = '\7\32\0\0\1\0\0\0'
 -- Of the head, from the count of tickets to where those that wait begin; and to
 -- the time of a hold, where nobody knows it.
 local NEVER = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
@@ -450,45 +445,49 @@ local EMPTY = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
 local IDLE = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
 local idle_after = unpack_at('<I4', header, HEADER_IDLE_AFTER + 1)
 local next_arrival = pack('<d', 2)
-local cached, held_state, idle_state, ends_raw, ticket_end, result_end, holder
+-- The bytes from mode to hold, which many arguments of a call have in common;
+-- whether they are plain; what follows for head, ticket and result.
+local common, plain, width, begins, held_state, idle_state, ends_raw
+local ticket_end, result_end, holder, padding
 local slow
 
--- The parts that are the same for one lease.
-local function prepare(lease)
-    cached = lease
+local function prepare(asked)
+    local mode, words, one, lease, delay, hold =
+        unpack_at('<BI2c8I4I4d', asked)
+    look()
+    common, plain = asked, (mode == 0 or mode == 32) and one == ONE_PERMIT
+    local term = hold > 0 and math.min(lease, hold) or lease
+    local room = 64 * math.ceil(words / 64)
+    width = pack('<I2I4', TICKET + room, 0)
+    begins = '\7' .. sub(asked, 1, 7)
     held_state = SOLE .. pack('<I4I4I4', lease, 1, 1)
-    ends_raw = pack('<d', now + lease)
+    ends_raw = pack('<d', now + term)
     idle_state = held_state .. '\0\0\0\0' .. ends_raw
-    ticket_end = ends_raw .. pack('<dI4', 0, lease)
-    result_end = pack('<I4I4I4', lease, 0, 0)
-    holder = broker .. pack('<dI4I4', now_us, 0, 0)
+    ticket_end = ends_raw .. pack('<dI4', hold > 0 and now + hold or 0, lease)
+    holder = broker .. pack('<dI4I4', now_us, delay, 0)
+    padding = string.rep('\0', room - words)
+    result_end = pack('<I4I4I4', term, 0, 0)
 end
 
--- The lease of a plain hold, the highest fence seen, and the beginning of its
--- ticket; nil: not plain. Plain: no words, renewed by its broker, no ticket
--- that stood there.
+-- The highest fence seen, or nil: not plain. Plain: exclusive, or of a part; of
+-- one permit; no ticket that stood there.
 local function asks_plainly(arg)
-    local ask = sub(arg, IDENTITY + ACQUIRE_MODE + 1, IDENTITY + ACQUIRE_LEASE)
-    if ask ~= PLAIN_ASK and ask ~= PART_ASK or
-        byte(arg, IDENTITY + ACQUIRE_FLAGS + 1) >= STOOD_ASK then
+    local asked = sub(arg, IDENTITY + ACQUIRE_MODE + 1,
+        IDENTITY + ACQUIRE_LATEST)
+    if asked ~= common then
+        prepare(asked)
+    end
+    if not plain or byte(arg, IDENTITY + ACQUIRE_FLAGS + 1) >= STOOD_ASK then
         return nil
     end
-    look()
-    local lease, after, hold, latest, seen =
-        unpack_at('<I4I4ddd', arg, IDENTITY + ACQUIRE_LEASE + 1)
-    if now > latest or hold > 0 or after > 0 then
-        return nil
-    end
-    if lease ~= cached then
-        prepare(lease)
-    end
-    return lease, seen, ask == PART_ASK and HELD_PART or HELD_PLAIN
+    local latest, seen = unpack_at('<dd', arg, IDENTITY + ACQUIRE_LATEST + 1)
+    return now <= latest and seen or nil
 end
 
 -- A short cut: the first use of a name. False where it is not so plain.
 local function acquire_first(key, arg)
-    local lease, seen, begins = asks_plainly(arg)
-    if not lease or not settled then
+    local seen = asks_plainly(arg)
+    if not seen or not settled then
         return false
     end
     -- As of a record of another id, which begins as high.
@@ -497,10 +496,10 @@ local function acquire_first(key, arg)
         return false
     end
     local numbers = pack('<dd', 1, next_fence(fence))
-    call('SET', key, PLAIN .. sub(numbers, 9) .. next_arrival ..
+    call('SET', key, '\1\0' .. width .. sub(numbers, 9) .. next_arrival ..
         idle_state .. NEVER .. pack('<dd', now + idle_after, 0) .. id ..
-        begins .. numbers .. ticket_end .. sub(arg, 1, IDENTITY) .. holder,
-        'PX', idle_after)
+        begins .. numbers .. ticket_end .. sub(arg, 1, IDENTITY) .. holder ..
+        sub(arg, IDENTITY + ACQUIRE + 1) .. padding, 'PX', idle_after)
     out[#out + 1] = RESULT_OK .. numbers .. result_end
     return true
 end
@@ -521,8 +520,8 @@ local function acquire_plain(key, arg, raw)
     if sub(raw, 1, HEAD_FENCE) ~= PLAIN or #raw < HEAD + TICKET then
         return false
     end
-    local lease, seen, begins = asks_plainly(arg)
-    if not lease then
+    local seen = asks_plainly(arg)
+    if not seen then
         return false
     end
     local fence, arrival = unpack_at('<dd', raw, HEAD_FENCE + 1)
@@ -546,9 +545,11 @@ local function acquire_plain(key, arg, raw)
     end
     fence = next_fence(fence)
     local numbers = pack('<dd', arrival, fence)
-    call('SETRANGE', key, TEXT(HEAD_FENCE), pack('<dd', fence, arrival + 1) ..
-        state .. sub(raw, HEAD_SWEEP + 1, HEAD_ID) .. id .. begins ..
-        numbers .. ticket_end .. sub(arg, 1, IDENTITY) .. holder)
+    call('SETRANGE', key, TEXT(HEAD_WIDTH), width ..
+        pack('<dd', fence, arrival + 1) .. state ..
+        sub(raw, HEAD_SWEEP + 1, HEAD_ID) .. id ..
+        begins .. numbers .. ticket_end .. sub(arg, 1, IDENTITY) .. holder ..
+        sub(arg, IDENTITY + ACQUIRE + 1) .. padding)
     out[#out + 1] = RESULT_OK .. numbers .. result_end
     return true
 end

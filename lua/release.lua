@@ -150,16 +150,19 @@ end
 local EMPTY = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
 local NO_DELAY = '\0\0\0\0'
 local NEVER_DELAYED = '\0\0\0\0\0\0\0\0\0\0\0\0'
--- PLAIN, with the flag of a hold that was renewed for long.
-local PLAIN_KEPT = '\1\8\104\0\0\0\0\0'
+-- Version and flags of a plain record, and of a hold that was renewed for long.
+local PLAIN_FLAGS, KEPT_FLAGS = '\1\0', '\1\8'
+local PLAIN_WIDTH, NO_LIMIT = '\104\0', '\0\0\0\0'
 local idle_after = unpack_at('<I4', header, HEADER_IDLE_AFTER + 1)
 local slow
 
--- A short cut: the ticket is the only one of a plain record. False where not.
+-- A short cut: the ticket is the only one of a plain record, with words or
+-- without. False where not.
 local function release_plain(key, arg, raw)
-    local kept = sub(raw, 1, HEAD_FENCE) == PLAIN_KEPT
+    local flags = sub(raw, 1, HEAD_WIDTH)
     if sub(raw, HEAD_STORED + 1, HEAD_LONGEST) ~= SOLE or
-        not kept and sub(raw, 1, HEAD_FENCE) ~= PLAIN or
+        flags ~= PLAIN_FLAGS and flags ~= KEPT_FLAGS or
+        sub(raw, HEAD_LIMIT + 1, HEAD_FENCE) ~= NO_LIMIT or
         byte(raw, HEAD + 1) ~= 7 or
         sub(raw, HEAD + TICKET_IDENTITY + 1, HEAD + TICKET_BROKER) ~=
             sub(arg, 1, IDENTITY) or
@@ -172,17 +175,17 @@ local function release_plain(key, arg, raw)
     then
         return false
     end
-    if kept then
+    local head = PLAIN_WIDTH .. sub(raw, HEAD_LIMIT + 1, HEAD_STORED) .. EMPTY
+    if flags == KEPT_FLAGS then
         look()
         local term = math.max(idle_after,
             math.floor(idle_after / 2) +
                 fence_ahead(unpack_at('<d', raw, HEAD_FENCE + 1)))
-        call('SETRANGE', key, TEXT(HEAD_FLAGS), '\0' ..
-            sub(raw, HEAD_WIDTH + 1, HEAD_STORED) .. EMPTY ..
+        call('SETRANGE', key, TEXT(HEAD_FLAGS), '\0' .. head ..
             sub(raw, HEAD_TYPICAL + 1, HEAD_FORGET) .. pack('<d', now + term))
         call('PEXPIRE', key, term)
     else
-        call('SETRANGE', key, TEXT(HEAD_STORED), EMPTY)
+        call('SETRANGE', key, TEXT(HEAD_WIDTH), head)
     end
     out[#out + 1] = RESULT_OK .. EMPTY
     return true

@@ -248,7 +248,8 @@ class ShortCutTest(BrokerCase):
             def told(name):
                 return monitor.of_scripts(redis, f"holdfast:{{cuts/{name}}}")
             clients = {"plain": self.connect(), "kept": self.connect(),
-                       "moved": self.connect()}
+                       "moved": self.connect(), "owned": self.connect()}
+            owner = {**dict.fromkeys(clients, ""), "owned": "owner=~1"}
             clients["kept"].ok("HELLO heartbeat=10s keep=10s")
             session = clients["moved"].ok("HELLO keep=10s")["session"]
             for name, client in clients.items():
@@ -256,11 +257,13 @@ class ShortCutTest(BrokerCase):
                 client.ok(f"UNLOCK cuts/{name}")
             for name in clients:
                 told(name)
-            fences = {name: client.ok(f"LOCK cuts/{name} {way}").fence
-                      for (name, client), way in zip(
-                          clients.items(), ("wait=0", "progress=1", ""))}
+            fences = {name: client.ok(
+                f"LOCK cuts/{name} {way} {owner[name]}").fence
+                      for (name, client), way in zip(clients.items(), (
+                          "wait=0", "progress=1", "", "wait=5s note=a"))}
             for name in clients:
-                self.assertEqual(told(name), SHORT_CUTS["acquire"], name)
+                self.assertEqual(told(name), SHORT_CUTS[
+                    "acquire" + " with words" * bool(owner[name])], name)
             clients["moved"].kill()
             clients["moved"] = self.connect()
             clients["moved"].ok(f"HELLO resume={session} gen=2")
@@ -271,7 +274,7 @@ class ShortCutTest(BrokerCase):
                 self.wait_until(lambda n=name, r=renewals: r.extend(told(n)) or
                                 r, 5.0, f"a renewal of {name}")
                 self.assertEqual(renewals[:2], SHORT_CUTS["renew"], name)
-                client.ok(f"UNLOCK cuts/{name}")
+                client.ok(f"UNLOCK cuts/{name} {owner[name]}")
                 self.assertEqual(told(name)[-2:], SHORT_CUTS["release"], name)
 
 

@@ -148,7 +148,8 @@ class RedisConnection:
 # What the short cut of a script of lua/ asks Redis for: one read, and one write
 # that no other way makes like that.
 SHORT_CUTS = {name: [("GETRANGE", 0, 239), ("SETRANGE", *write)]
-              for name, write in {"acquire": (8, 232), "release": (24, 28),
+              for name, write in {"acquire": (2, 238), "release": (2, 50),
+                                  "acquire with words": (2, 302),
                                   "renew": (160, 8)}.items()}
 
 

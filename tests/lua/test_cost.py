@@ -8,7 +8,7 @@ from harness import SHORT_CUTS, Monitor
 
 import scripts
 from script_case import KEY, ScriptCase
-from scripts import (FULL, GONE, GRANTED, LIVING, OK, SHARED, WAITING,
+from scripts import (FULL, GONE, GRANTED, LIVING, OK, PART, SHARED, WAITING,
                      bytes_of, who)
 
 ROUNDS = 40
@@ -158,7 +158,7 @@ class ShortCuts(Cost):
         self.monitor.of_scripts(self.server, key)
         self.says(getattr(self.one, name)(ticket, key=key, **options), OK)
         return self.monitor.of_scripts(self.server, key) == \
-            SHORT_CUTS[name]
+            SHORT_CUTS[name + " with words" * ("words" in options)]
 
     def used(self, number=1, **options):
         """A lock that was held before, and its last holder's ticket."""
@@ -167,7 +167,8 @@ class ShortCuts(Cost):
 
     def test_acquire(self):
         for asks in ({}, {"retry": True}, {"no_queue": True}, {"moves": True},
-                     {"tell": True}):
+                     {"tell": True}, {"words": (b"owner", b"", b"note")},
+                     {"hold": 5000}, {"delay": 500}, {"mode": PART}):
             self.one.release(who(1), **self.used())
             self.assertTrue(self.way("acquire", who(1), **asks), asks)
             self.one.release(who(1))
@@ -175,8 +176,9 @@ class ShortCuts(Cost):
     def test_release(self):
         for asks in ({}, {"unclean": True}, {"moves": True},
                      {"repeats": True}):
-            self.assertTrue(self.way("release", who(1), **self.used(), **asks),
-                            asks)
+            for kind in ({}, {"words": (b"owner", b"", b"note")}):
+                self.assertTrue(self.way("release", who(1),
+                                         **self.used(**kind), **asks), asks)
 
     def test_renew(self):
         """Also with words, of the first of several, and with waiters."""

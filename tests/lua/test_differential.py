@@ -16,7 +16,9 @@ STEPS = int(os.environ.get("HOLDFAST_STEPS", "30000"))
 KEYS = [f"holdfast:{{{number}}}" for number in range(8)]
 QUIET = KEYS[3:]  # where few ask, and for nothing special
 LEASES = (3000, 3000, 3000, 9000)
-WORDS = ((b"o", b"name", b"note"), (b"", b"", b"n" * 100))
+# Without words, and with as many bytes as make tickets of each width.
+WORDS = ((), (b"~1", b"", b""), (b"o" * 61, b"", b""), (b"o" * 62, b"", b""),
+         (b"o", b"name", b"note"), (b"o" * 64, b"c" * 64, b"n" * 128))
 FORGET = 60000  # so short that it must be put off now and then
 
 
@@ -77,13 +79,15 @@ class Driver:
         chance = self.chance.random
         if key in QUIET and chance() < 0.9:
             return scripts.acquire(ticket, lease=LEASES[0],
-                                   no_queue=chance() < 0.5)
+                                   no_queue=chance() < 0.5,
+                                   words=self.chance.choice(WORDS),
+                                   hold=self.chance.choice((0, 0, 0, 5000)))
         options = {"retry": chance() < 0.3, "no_queue": chance() < 0.4,
                    "lease": self.chance.choice(LEASES),
                    "latest": self.latest(), "seen": self.seen()}
         if chance() < 0.1:
             options["hold"] = self.chance.choice((700, 5000))
-        if chance() < 0.08:
+        if chance() < 0.3:
             options["words"] = self.chance.choice(WORDS)
         if chance() < 0.1:
             options["mode"] = scripts.SHARED
@@ -100,8 +104,9 @@ class Driver:
         return scripts.acquire(ticket, **options)
 
     def release(self, key, ticket):
+        flag = self.chance.choice(("unclean", "moves", "repeats"))
         return scripts.release(ticket, seen=self.seen(),
-                               unclean=self.chance.random() < 0.1,
+                               **{flag: self.chance.random() < 0.3},
                                delay=700 * (self.chance.random() < 0.03),
                                **self.numbers(key, ticket))
 
