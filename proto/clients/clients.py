@@ -61,8 +61,8 @@ CLIENTS = (
            [["node", "proto/clients/node/tests/run.mjs"]],
            fork="Node.js has no fork()"),
     Client("java", ["java", "mvn"],
-           [["mvn", "-q", "-f", "proto/clients/java", "-DskipTests",
-             "package"]],
+           [["mvn", "-q", "-f", "proto/clients/java", "-pl", "client",
+             "test-compile"]],
            "java -Xmx64m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 "
            "-cp proto/clients/java/client/target/classes:"
            "proto/clients/java/client/target/test-classes "

@@ -75,7 +75,22 @@ public final class Detached {
      * @throws NotHeldException if it has ended
      */
     public void release() {
+        release("");
+    }
+
+    /**
+     * Gives the lock back, and has nobody granted it for a while.
+     *
+     * @param delay the time, 24 h at most
+     * @throws NotHeldException if the hold has ended
+     */
+    public void release(Duration delay) {
+        Ask.checked("delay", delay);
+        release(" delay=" + delay.toMillis());
+    }
+
+    private void release(String words) {
         client.await(client.begin(() -> List.of(client.core().detached(
-                "UNLOCK", grant, ""))), null);
+                "UNLOCK", grant, words))), null);
     }
 }

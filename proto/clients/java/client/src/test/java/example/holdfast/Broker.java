@@ -9,7 +9,7 @@ import java.nio.file.Path;
 import org.junit.jupiter.api.Assumptions;
 
 /** A broker of `holdfastd --dev=0`: its Redis ends with it. */
-final class Broker implements AutoCloseable {
+public final class Broker implements AutoCloseable {
     final String address;
     private final Process process;
 
@@ -25,7 +25,13 @@ final class Broker implements AutoCloseable {
                 : "../../../../build/holdfastd");
     }
 
-    static Broker start() throws IOException {
+    /** `HOST:PORT`. */
+    public String address() {
+        return address;
+    }
+
+    /** Skips the test without the program. */
+    public static Broker start() throws IOException {
         Path program = program();
         Assumptions.assumeTrue(Files.isExecutable(program),
                 "no holdfastd: " + program);

@@ -7,15 +7,11 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.locks.Lock;
-import java.util.regex.Matcher;
-import java.util.regex.Pattern;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
@@ -61,24 +57,10 @@ class ReadmeTest {
         });
     }
 
-    private static String words(String text) {
-        return text.replaceAll("//[^\n]*", "").replaceAll("\\s+", " ");
-    }
-
     @Test
     void eachExampleIsHere() throws IOException {
-        String source = words(Files.readString(Path.of("src/test/java",
-                "example/holdfast/ReadmeTest.java"))
-                .replace("broker.address", "\"broker-1:4653\", "
-                        + "\"broker-2:4653\""));
-        Matcher block = Pattern.compile("(?s)```java\n(.*?)```").matcher(
-                Files.readString(Path.of("../README.md")));
-        int count = 0;
-        for (; block.find(); count++) {
-            assertTrue(source.contains(words(block.group(1)).strip()),
-                    block.group(1));
-        }
-        assertEquals(4, count);
+        Readme.shown("", 4, ReadmeTest.class, "broker.address",
+                "\"broker-1:4653\", \"broker-2:4653\"");
     }
 
     @Test
