@@ -190,9 +190,11 @@ class Model:
             self.steps.append(("expire", lock.name, ticket.actor))
 
     def serve(self, lock):
-        """Extends the grants."""
+        """Extends the grants. A lock is free, and may be seen so, between the
+        end of a lock-delay and the next grant."""
+        between = lock.barred and not lock.granted()
         self.extend(lock)
-        if not lock.granted():
+        if between or not lock.granted():
             self.freed.add(lock.name)
 
     def extend(self, lock):
