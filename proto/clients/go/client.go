@@ -46,7 +46,8 @@ type Client struct {
 	timer   *time.Timer
 	armed   core.Time
 	opening []chan error
-	later   []func() // hooks that wait for the end of the lock
+	later   []func() // OnLost and OnMove that are due
+	hooking bool     // a goroutine runs those
 }
 
 // Dial connects to the first broker that serves. Addresses are HOST:PORT, HOST
@@ -58,6 +59,9 @@ type Client struct {
 // If the connection ends later, the next call connects again.
 func Dial(ctx context.Context, addresses string, opts ...Option) (*Client,
 	error) {
+	if ctx == nil {
+		return nil, errNoContext
+	}
 	cfg := config{core: core.Config{Heartbeat: 2 * time.Second,
 		Random: func(n core.Time) core.Time {
 			return core.Time(rand.Int63n(int64(n)))
@@ -112,7 +116,7 @@ func (c *Client) open(ctx context.Context) error {
 
 // Close ends the session: waits end with ErrClosed, and all locks are released.
 // It waits for the broker for at most 2 s. A kept session that no broker serves
-// now ends by itself, after the time of Keep.
+// now ends by itself, after the time of Keep. Close does not wait for hooks.
 func (c *Client) Close() error {
 	now := c.enter()
 	first := c.core.State() != core.Closed
@@ -138,7 +142,7 @@ func (c *Client) enter() core.Time {
 	return now()
 }
 
-// leave does what the core says, and unlocks it. Hooks run after that.
+// leave does what the core says, and unlocks it.
 func (c *Client) leave() {
 	for _, effect := range c.core.Effects() {
 		c.apply(effect)
@@ -157,12 +161,38 @@ func (c *Client) leave() {
 		c.armed = due
 		c.timer.Reset(due - at)
 	}
-	later := c.later
-	c.later = nil
 	c.mu.Unlock()
-	for _, hook := range later {
-		hook()
+}
+
+// laterMax bounds the hooks that wait for a slow one.
+const laterMax = 1 << 16
+
+// hook is in the lock of the client. It has a goroutine of its own call f:
+// the hooks of a client run in their order, and may call the client.
+func (c *Client) hook(f func()) {
+	if len(c.later) == laterMax {
+		return
 	}
+	c.later = append(c.later, f)
+	if !c.hooking {
+		c.hooking = true
+		go c.runHooks()
+	}
+}
+
+func (c *Client) runHooks() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.later) > 0 {
+		list := c.later
+		c.later = nil
+		c.mu.Unlock()
+		for _, f := range list {
+			f()
+		}
+		c.mu.Lock()
+	}
+	c.hooking = false
 }
 
 func notify(c chan struct{}) {
@@ -205,7 +235,7 @@ func (c *Client) apply(e core.Effect) {
 		c.opened(nil)
 		if e.Moved && c.cfg.hooks.OnMove != nil {
 			address := c.address
-			c.later = append(c.later, func() { c.cfg.hooks.OnMove(address) })
+			c.hook(func() { c.cfg.hooks.OnMove(address) })
 		}
 	case core.Refused:
 		c.opened(failed(e.Failure, ""))
@@ -247,6 +277,9 @@ func (w *call) finish(c *Client) {
 // submit sends a request if ready, which is in the lock of the client, agrees.
 func (c *Client) submit(ctx context.Context, r *core.Request,
 	ready func() error) (*call, error) {
+	if ctx == nil {
+		return nil, errNoContext
+	}
 	w := &call{Request: r, ctx: ctx, done: make(chan struct{}, 1)}
 	r.Ref = w
 	now := c.enter()

@@ -238,6 +238,9 @@ func (c *Client) write(conn net.Conn, over <-chan struct{}) {
 		c.mu.Lock()
 		out = c.core.Take(out)
 		c.mu.Unlock()
+		if len(out) == 0 {
+			continue // the wake was for an earlier connection
+		}
 		if _, err := conn.Write(out); err != nil {
 			conn.Close()
 			return

@@ -107,6 +107,8 @@ func (e *Error) Is(target error) bool {
 	return ok && other.Code == e.Code
 }
 
+var errNoContext error = usage("the context is nil")
+
 func usage(format string, args ...any) *Error {
 	return &Error{Code: codeUsage, Text: fmt.Sprintf(format, args...)}
 }

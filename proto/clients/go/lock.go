@@ -45,6 +45,9 @@ func (c *Client) LockAll(ctx context.Context, names []string,
 }
 
 func (c *Client) take(ctx context.Context, r *request) (Locks, error) {
+	if r.bad != nil {
+		return nil, r.bad
+	}
 	hooks := &c.cfg.hooks
 	var began core.Time
 	if hooks.OnGrant != nil {
@@ -61,9 +64,6 @@ func (c *Client) take(ctx context.Context, r *request) (Locks, error) {
 }
 
 func (c *Client) takeNow(ctx context.Context, r *request) (Locks, error) {
-	if r.bad != nil {
-		return nil, r.bad
-	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -147,7 +147,7 @@ func (l *Lock) lose(reason string) {
 	l.why = why
 	l.over(why)
 	if hook := l.c.cfg.hooks.OnLost; hook != nil && reason != "closed" {
-		l.c.later = append(l.c.later, func() { hook(l, why) })
+		l.c.hook(func() { hook(l, why) })
 	}
 }
 
@@ -216,6 +216,9 @@ type Locks []*Lock
 
 // Unlock releases all of the locks. It returns the first error.
 func (list Locks) Unlock(ctx context.Context, opts ...UnlockOption) error {
+	if ctx == nil {
+		return errNoContext
+	}
 	var first error
 	calls := make([]*call, len(list))
 	for i, l := range list {

@@ -9,8 +9,12 @@ import (
 	"holdfast.example/proto/clients/go/internal/wire"
 )
 
-// Hooks are functions for metrics and tracing; each may be nil. They must
-// return soon. OnWait and OnGrant run in the goroutine of the call.
+// Hooks are functions for metrics and tracing. Each may be nil, and may call
+// the client. OnWait and OnGrant run in the goroutine of the call. OnLost and
+// OnMove run one after the other in a goroutine of their own, in the order of
+// the events. While one of them does not return, up to 65536 events wait for
+// it, and later ones are left out. The context of a lock tells its loss all the
+// same.
 type Hooks struct {
 	// OnWait: a call has asked for these locks.
 	OnWait func(ctx context.Context, names []string)
@@ -51,7 +55,7 @@ func User(name, secret string) Option {
 }
 
 // TLS has all connections speak TLS. An empty ServerName is replaced by the
-// host of the address.
+// host of the address. Functions in cfg must not call the client.
 func TLS(cfg *tls.Config) Option {
 	return func(c *config) { c.tls = cfg }
 }
@@ -226,6 +230,10 @@ func ask(ctx context.Context, names []string, opts []LockOption) *request {
 		if err := wire.Check("name", name, wire.NameMax); err != nil {
 			r.fail(usage("%v", err))
 		}
+	}
+	if ctx == nil {
+		r.fail(errNoContext)
+		return r
 	}
 	if owner, ok := ctx.Value(ownerKey{}).(string); ok {
 		r.own(owner)

@@ -82,6 +82,9 @@ func (c *Client) Members(ctx context.Context, name string) func(
 func (c *Client) watch(ctx context.Context, name string, members bool,
 	yield func(*core.News, error) bool) {
 	r := ask(context.Background(), []string{name}, nil)
+	if ctx == nil {
+		r.fail(errNoContext)
+	}
 	if r.bad != nil {
 		yield(nil, r.bad)
 		return
