@@ -45,6 +45,11 @@ final class Core extends Session {
         return submit(new Call(""));
     }
 
+    /** PING, for a caller. */
+    Call ping() {
+        return submit(new Call("PING"));
+    }
+
     /** RESIZE, of a semaphore. */
     Call resize(String name, int limit) {
         Call call = new Call("RESIZE", name);

@@ -330,6 +330,7 @@ abstract class Grants extends Calls {
 
     final void onPingAnswer(Call call, Line line) throws Garbage {
         if (call != ping) {
+            finish(call, null); // of a caller, who asks for the answer alone
             return;
         }
         ping = null;

@@ -400,6 +400,20 @@ public final class Holdfast implements AutoCloseable {
     }
 
     /**
+     * Asks the broker for an answer: is it there?
+     *
+     * @param wait the longest wait, also for a connection
+     * @return the time that the answer took
+     * @throws UnavailableException if there is no answer by then
+     */
+    public Duration ping(Duration wait) {
+        Ask.checked("wait", wait);
+        long began = System.nanoTime();
+        await(begin(() -> List.of(core().ping())), wait);
+        return Duration.ofNanos(System.nanoTime() - began);
+    }
+
+    /**
      * Another limit for a semaphore that is held or waited for.
      *
      * @param name of the semaphore

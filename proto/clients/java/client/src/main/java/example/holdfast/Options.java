@@ -17,7 +17,8 @@ import javax.net.ssl.SSLContext;
  *
  * <p>Hooks run in the thread of the client, and must not wait. What a hook
  * throws, also an {@link Error}, goes to the {@link System.Logger}
- * {@code holdfast}, and harms no lock.
+ * {@code holdfast}, and harms no lock. Several hooks of a kind run in the order
+ * in which they were given.
  */
 public final class Options {
     private static final Duration HEARTBEAT = Duration.ofSeconds(2);
@@ -234,7 +235,8 @@ public final class Options {
      * @return changed options
      */
     public Options onWait(BiConsumer<Hold, Map<String, String>> hook) {
-        return with(copy -> copy.onWait = hook);
+        return with(copy -> copy.onWait = onWait == null ? hook
+                : onWait.andThen(hook));
     }
 
     /**
@@ -244,7 +246,8 @@ public final class Options {
      * @return changed options
      */
     public Options onGrant(BiConsumer<Hold, Duration> hook) {
-        return with(copy -> copy.onGrant = hook);
+        return with(copy -> copy.onGrant = onGrant == null ? hook
+                : onGrant.andThen(hook));
     }
 
     /**
@@ -254,7 +257,8 @@ public final class Options {
      * @return changed options
      */
     public Options onLost(Consumer<Hold> hook) {
-        return with(copy -> copy.onLost = hook);
+        return with(copy -> copy.onLost = onLost == null ? hook
+                : onLost.andThen(hook));
     }
 
     /**
@@ -264,7 +268,11 @@ public final class Options {
      * @return changed options
      */
     public Options onMove(Runnable hook) {
-        return with(copy -> copy.onMove = hook);
+        Runnable before = onMove;
+        return with(copy -> copy.onMove = before == null ? hook : () -> {
+            before.run();
+            hook.run();
+        });
     }
 
     Settings settings() {

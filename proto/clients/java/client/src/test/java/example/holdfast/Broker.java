@@ -45,6 +45,7 @@ public final class Broker implements AutoCloseable {
                 Thread rest = new Thread(() -> lines.lines()
                         .forEach(ignored -> { }), "broker-output");
                 rest.setDaemon(true);
+                rest.setUncaughtExceptionHandler((thread, end) -> { });
                 rest.start();
                 return new Broker(process,
                         line.substring("listening on ".length()).strip());

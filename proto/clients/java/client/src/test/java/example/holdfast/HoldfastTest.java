@@ -15,6 +15,7 @@ import java.util.List;
 import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
@@ -334,6 +335,25 @@ class HoldfastTest {
         a.close();
         b.close();
         (one.isCompletedExceptionally() ? two : one).join().close();
+    }
+
+    @Test
+    void aPingIsAnswered() {
+        assertTrue(hf.ping(ofSeconds(5)).compareTo(ofSeconds(5)) < 0);
+        hf.close();
+        assertThrows(ClosedException.class, () -> hf.ping(ofSeconds(5)));
+    }
+
+    @Test
+    void hooksOfAKindRunInTheirOrder() {
+        List<Integer> order = new CopyOnWriteArrayList<>();
+        Options options = Options.at(broker.address)
+                .onGrant((hold, waited) -> order.add(1))
+                .onGrant((hold, waited) -> order.add(2));
+        try (Holdfast hooked = Holdfast.connect(options)) {
+            hooked.lock("j/order").close();
+        }
+        assertEquals(List.of(1, 2), order);
     }
 
     @Test
