@@ -3,7 +3,12 @@ package example.holdfast.spring;
 import example.holdfast.Holdfast;
 import example.holdfast.Options;
 import io.micrometer.core.instrument.MeterRegistry;
+import org.springframework.aop.Advisor;
+import org.springframework.aop.support.DefaultPointcutAdvisor;
+import org.springframework.aop.support.annotation.AnnotationMatchingPointcut;
 import org.springframework.beans.factory.ObjectProvider;
+import org.springframework.beans.factory.config.BeanDefinition;
+import org.springframework.beans.factory.config.ConfigurableBeanFactory;
 import org.springframework.boot.actuate.autoconfigure.health.ConditionalOnEnabledHealthIndicator;
 import org.springframework.boot.actuate.health.HealthIndicator;
 import org.springframework.boot.autoconfigure.AutoConfiguration;
@@ -13,13 +18,18 @@ import org.springframework.boot.autoconfigure.condition.ConditionalOnProperty;
 import org.springframework.boot.context.properties.EnableConfigurationProperties;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
+import org.springframework.context.annotation.Role;
+import org.springframework.core.Ordered;
 import org.springframework.core.env.Environment;
 
-/** Beans: the client, its metrics and its health. */
+/** Beans: the client, its annotation, its metrics and its health. */
 @AutoConfiguration
 @ConditionalOnProperty(name = "holdfast.enabled", matchIfMissing = true)
 @EnableConfigurationProperties(HoldfastProperties.class)
 public class HoldfastAutoConfiguration {
+    /** Around transactions: they end while the lock is held. */
+    private static final int ORDER = Ordered.LOWEST_PRECEDENCE - 100;
+
     /** For Spring. */
     public HoldfastAutoConfiguration() {
     }
@@ -34,6 +44,18 @@ public class HoldfastAutoConfiguration {
             options = each.apply(options);
         }
         return Holdfast.connect(options);
+    }
+
+    @Bean
+    @Role(BeanDefinition.ROLE_INFRASTRUCTURE)
+    static Advisor holdfastLockedAdvisor(ObjectProvider<Holdfast> client,
+            ConfigurableBeanFactory beans) {
+        DefaultPointcutAdvisor advisor = new DefaultPointcutAdvisor(
+                new AnnotationMatchingPointcut(null, HoldfastLocked.class,
+                        true),
+                new LockInterceptor(client::getObject, beans));
+        advisor.setOrder(ORDER);
+        return advisor;
     }
 
     @Configuration(proxyBeanMethods = false)

@@ -1,2 +1,5 @@
-/** Holdfast for Spring Boot: a client as a bean. */
+/**
+ * Holdfast for Spring Boot: a client as a bean, and methods with
+ * {@link example.holdfast.spring.HoldfastLocked}.
+ */
 package example.holdfast.spring;
