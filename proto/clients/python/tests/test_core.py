@@ -172,6 +172,29 @@ class LockTest(rig.CoreTest):
         self.assertEqual(r.events(), [])
         self.assertEqual(r.core.holds, {})
 
+    def test_wait_without_an_answer_ends_in_time(self):
+        r = rig.Rig().open()
+        wait, other = r.core.lock(("a",), wait=2), r.core.lock(("b",))
+        r.sent()
+        r.pass_time(7.9)
+        self.assertFalse(wait.done)
+        r.pass_time(0.2)  # the wait, command_ms, and 5 s for the network
+        self.assertEqual(self.answered(wait), "GONE")
+        self.assertFalse(other.done)
+        self.assertEqual(r.sent(), ["4 PING", "5 CANCEL 2"])
+        r.says("2 OK fence=7 ttl_ms=6000 count=1 renewed=1")
+        self.assertEqual(r.sent(), ["6 UNLOCK a fence=7 owner=~1"])
+        self.assertIs(r.core.link, Link.OPEN)
+
+    def test_late_grant_without_its_confirmation_ends_in_time(self):
+        r = rig.Rig().open()
+        wait = r.core.lock(("a",), wait=2)
+        r.now += 5
+        r.says("2 OK fence=7 ttl_ms=6000 count=1 renewed=1").sent()
+        r.pass_time(3.1)
+        self.assertEqual(self.answered(wait), "GONE")
+        self.assertIn("4 UNLOCK a fence=7 owner=~1", r.sent())
+
     def test_reentry_of_a_named_owner(self):
         r = rig.Rig(keep=30).open()
         hold = r.grant(owner="o")

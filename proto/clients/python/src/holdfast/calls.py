@@ -20,6 +20,8 @@ from .wire import Line, Lines, encode
 
 SILENCE_S = 10.0  # of a broker that does not answer a PING
 PING_LEAST_S = 0.05
+COMMAND_S = 1.0  # what the broker takes to answer, beyond a wait
+NETWORK_S = 5.0  # what the network takes, or a broker to be found
 RETRY_S = (0.1, 0.3)  # before a CLAIM or another own request is sent again
 
 
@@ -69,6 +71,8 @@ class Calls:
         self._by = FOREVER  # greeting and HELLO must have come
         self._move_at = FOREVER
         self._retry_at = FOREVER  # the first parked call that is due
+        self._command = COMMAND_S  # as told by the broker
+        self._answers_by = FOREVER  # no wait that was sent is over sooner
         # deadlines
         self._soonest = FOREVER  # no deadline is sooner
         self._proven = 0.0  # the last sending of an answered request
@@ -119,8 +123,14 @@ class Calls:
         call.tag, call.sent = str(self._tags), now
         self._calls[call.tag] = call
         self._out.append(call.line(now))
+        self._answers_by = min(self._answers_by, self._limit(call))
         if self._ping_at == FOREVER and self._ping is None:
             self._ping_at = now + self._pause(self._ttl)
+
+    def _limit(self, call: Call) -> float:
+        """When a call with a wait must have been answered (profile A)."""
+        return FOREVER if call.wait is None else \
+            call.asked + call.wait + self._command + NETWORK_S
 
     def _flush(self) -> None:
         """Sends what was parked, in its order."""

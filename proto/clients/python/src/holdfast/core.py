@@ -29,14 +29,7 @@ from .session import GREETING_S, Session
 from .watches import Watches
 from .wire import Line
 
-PARKED_S = 5.0  # a call waits for a broker that much longer than its wait
-
 CONNECTED = frozenset((Link.GREETING, Link.HELLO, Link.OPEN))
-
-
-def _limit(call: Call) -> float:
-    """When a call that no broker can be asked gives up."""
-    return FOREVER if call.wait is None else call.asked + call.wait + PARKED_S
 
 
 class Core(Session):
@@ -57,8 +50,10 @@ class Core(Session):
     def abandon(self, call: Call) -> None:
         """Its caller does not wait any more. A late grant is given back
         (profile B)."""
-        if call.done or call.dropped:
-            return
+        if not (call.done or call.dropped):
+            self._abandon(call)
+
+    def _abandon(self, call: Call) -> None:
         call.dropped = True
         if call.watch is not None:
             self.unwatch(call.watch)
@@ -68,6 +63,22 @@ class Core(Session):
             self._submit(Call("CANCEL", (call.tag,), own=True, repeats=False))
         for hold in call.holds:  # it waits for its confirmation
             self._give_back(hold)
+
+    def give_up(self, call: Call) -> None:
+        """Its caller does not wait any more, also not for an answer that has
+        come. A lock that it took is given back."""
+        if call.own:  # given up before
+            return
+        if call.verb == "LOCK" and call.done and call.error is None:
+            for hold in call.holds:
+                if call.user in hold.users:
+                    hold.users.remove(call.user)
+                release = self.detached("UNLOCK", hold) if call.detached \
+                    else self.unlock(hold)
+                release.own = True
+        elif call.verb in ("LOCK", "AWAIT", "WATCH", ""):
+            self.abandon(call)
+        call.own = True  # others go on without a caller
 
     def close(self) -> None:
         """QUIT gives back all holds. Later calls get CLOSED."""
@@ -143,14 +154,14 @@ class Core(Session):
         if self.link is Link.CLOSED:
             return FOREVER
         due = min(self._soonest, self._retry_at, self._by, self._move_at,
-                  self._away_at + self._keep)
+                  self._away_at + self._keep, self._answers_by)
         if self.link is Link.PAUSE:
             due = min(due, self.dial_at)
         elif self._ping is not None:
             due = min(due, self._ping.sent + self._silence())
         else:
             due = min(due, self._ping_at)
-        return min([due, *map(_limit, self._parked)]) if self._parked else due
+        return min([due, *map(self._limit, self._parked)]) if self._parked else due
 
     def tick(self) -> None:
         """Acts on the time that has passed."""
@@ -168,9 +179,25 @@ class Core(Session):
                 "no greeting in time: is it a port of a broker, and without "
                 "TLS?" if self.link is Link.GREETING else
                 "no answer to HELLO in time"))
-        for call in [call for call in self._parked if now >= _limit(call)]:
+        for call in [call for call in self._parked
+                     if now >= self._limit(call)]:
             self._parked.remove(call)
             self._finish(call, errors.gone("no broker can be asked"))
+        if now >= self._answers_by:
+            self._end_waits(now)
+
+    def _end_waits(self, now: float) -> None:
+        """Of calls whose answers are overdue. A late grant is given back."""
+        waits = {hold.confirming for hold in self.holds.values()}
+        self._answers_by = FOREVER
+        for call in [*self._calls.values(), *waits]:
+            if call is None or call.done:
+                continue
+            if now < self._limit(call):
+                self._answers_by = min(self._answers_by, self._limit(call))
+            else:
+                self._finish(call, errors.gone("no answer in time"))
+                self._abandon(call)
 
     def _tick_open(self, now: float) -> None:
         if self._ping is not None:

@@ -94,6 +94,8 @@ class Session(Watches):
         self._session = line.keys.get("session") if self._keep else None
         if "silence_ms" in line.keys:
             self._ttl = line.seconds("silence_ms")
+        if "command_ms" in line.keys:
+            self._command = line.seconds("command_ms")
         self._ping_at = FOREVER  # it was set by what came before this
         self.link = Link.OPEN
         self._by = self._move_at = self._away_at = FOREVER
