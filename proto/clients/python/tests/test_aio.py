@@ -168,6 +168,21 @@ class AioTest(fixture.Case):
             self.assertEqual(len(terms), 2)
         self.run_with(work)
 
+    def test_lead_ends_by_the_loss_of_another_lock(self):
+        async def work(hf):
+            terms = []
+
+            async def rule(lock):
+                terms.append(lock.fence)
+                async with hf.lock("other"):
+                    await asyncio.get_running_loop().run_in_executor(
+                        None, self.break_, "other")
+                    await asyncio.sleep(10)
+            with self.assertRaisesRegex(holdfast.LockLost, "'other'"):
+                await hf.lead("leader", rule)
+            self.assertEqual(len(terms), 1)
+        self.run_with(work)
+
     def test_decorator(self):
         async def work(hf):
             @hf.locked("job-{day}", wait=0, skip=True)

@@ -1,8 +1,10 @@
 """Locks for threads, at a real broker."""
 
+import linecache
 import os
 import queue
 import signal
+import sys
 import threading
 import time
 import unittest
@@ -227,6 +229,20 @@ class LockTest(fixture.Case):
         self.assertEqual(self.hf.lead("leader", work, note="me"), "done")
         self.assertEqual(len(terms), 2)
 
+    def test_lead_ends_by_the_loss_of_another_lock(self):
+        terms = []
+
+        def work(lock):
+            terms.append(lock.fence)
+            with self.hf.lock("other") as other:
+                self.client(self.broker_).ok("BREAK other")
+                other.wait_lost()
+                other.check()
+
+        with self.assertRaisesRegex(holdfast.LockLost, "'other'"):
+            self.hf.lead("leader", work)
+        self.assertEqual(len(terms), 1)
+
     def test_release_without_its_answer(self):
         for _ in range(100):
             with self.hf.lock("a", wait=5, confirm=False):
@@ -426,6 +442,58 @@ class LockTest(fixture.Case):
                 self.assertLess(time.monotonic() - begin, 1)
         with other.lock("a", wait=2):
             pass
+
+    def test_interrupt_at_each_line_of_a_grant(self):
+        other = self.connect(self.broker_)
+
+        def enter(take, at):
+            """Whether the body is reached, with Ctrl-C at that line."""
+            left = [at]
+
+            def trace(frame, kind, _argument):
+                code = frame.f_code
+                ours = code.co_filename == holdfast.threads.__file__ or \
+                    code.co_name in ("ask", "_read_own")
+                # No signal comes just before the end of a `with`, nor at the
+                # return to a caller that keeps what it gets.
+                if ours and (kind == "line" and "mutex:" not in
+                             linecache.getline(code.co_filename,
+                                               frame.f_lineno) or
+                             kind == "return" and code.co_name not in
+                             ("__enter__", "detached")):
+                    left[0] -= 1
+                    if left[0] == 0:
+                        sys.settrace(None)
+                        raise KeyboardInterrupt
+                return trace if ours else None
+
+            try:
+                sys.settrace(trace)
+                return take()
+            except KeyboardInterrupt:
+                return False
+            finally:
+                sys.settrace(None)
+
+        def lock():
+            with self.hf.lock("a", wait=5):
+                sys.settrace(None)
+                return True
+
+        def detached():
+            held = self.hf.detached("a", lease=60, wait=5)
+            sys.settrace(None)
+            held.release()
+            return True
+
+        for take, least in ((lock, 40), (detached, 20)):
+            at = 1
+            while not enter(take, at):
+                with self.subTest(take=take.__name__, at=at), \
+                        other.lock("a", wait=5):
+                    pass
+                at += 1
+            self.assertGreater(at, least)
 
     def test_object_that_holds_nothing(self):
         lock = self.hf.lock("a")

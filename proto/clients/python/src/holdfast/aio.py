@@ -24,8 +24,7 @@ from typing import (TYPE_CHECKING, Any, AsyncIterator, Awaitable, Callable,
 from . import api, errors
 from .api import Config, ConnectArgs, Freed, LockArgs, Terms, View
 from .loop import Engine
-from .model import (Event, Hold, Lost, Member, Moved, Queued, Seen, Wanted,
-                    Watch, WatchOver)
+from .model import Hold, Member, Watch
 from .threads import LEAD_PAUSE_S, RELEASE_S, UNREAD
 from .wire import Text, check_seconds, check_text, text_of
 
@@ -84,7 +83,7 @@ class Lock(View):
         for hold in self._holds:
             if self in hold.users:
                 hold.users.remove(self)
-        core, lost = self._client.core, self.lost
+        core, lost = self._client.core, None if confirm else self.lost
         calls = [core.unlock(hold, delay) for hold in self._holds]
         if confirm:
             await self._client.ask(*calls, limit=RELEASE_S)
@@ -289,7 +288,7 @@ class Holdfast:
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.engine = Engine(config, self._act)
+        self.engine = Engine(config)
         self.core = self.engine.core
         self.ask = self.engine.ask
 
@@ -391,35 +390,19 @@ class Holdfast:
         """Runs work(lock) as the leader, again after each loss, and returns
         what it returns. `note` tells others who leads."""
         while True:
-            leads = False
+            lock, leads = self.lock(name, **args), False
             try:
-                async with self.lock(name, **args) as lock:
+                async with lock:
                     leads = True
                     return await work(lock)
-            except errors.LockLost:
-                continue
+            except errors.LockLost as error:
+                # Of another lock it is the end of work, like any error.
+                if lock.lost is None and lock.name not in error.names:
+                    raise
             except errors.Unavailable as error:
                 if leads or not error.retry:  # of work, or of its end
                     raise
                 await asyncio.sleep(error.after or LEAD_PAUSE_S)
-
-    # --- events
-
-    def _act(self, event: Event) -> None:
-        if isinstance(event, Lost):
-            for lock in list(event.hold.users):
-                lock.told_lost()
-        elif isinstance(event, Wanted):
-            for lock in list(event.hold.users):
-                lock.told_wanted(event.waiters)
-        elif isinstance(event, Seen):
-            event.watch.user.tell(event.news)
-        elif isinstance(event, WatchOver):
-            event.watch.user.tell_over()
-        elif isinstance(event, Queued) and self.config.on_wait is not None:
-            self.config.on_wait(event.call.user, event.keys)
-        elif isinstance(event, Moved) and self.config.on_move is not None:
-            self.config.on_move()
 
 
 class Connecting:

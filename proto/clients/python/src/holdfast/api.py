@@ -9,7 +9,8 @@ from typing import (Any, Callable, Iterator, List, Mapping, NamedTuple,
                     Optional, Sequence, Tuple, TypedDict, Union)
 
 from . import errors, net
-from .model import Call, Hold, Options
+from .model import (Call, Event, Hold, Lost, Moved, Options, Queued, Seen,
+                    Wanted, WatchOver)
 from .wire import Text, check_seconds, check_text, text_of
 
 NAMES_MAX = 16
@@ -150,6 +151,25 @@ def config(addresses: Union[str, Sequence[str]], args: ConnectArgs) -> Config:
     return Config(found, options, context, args.get("server_name"),
                   args.get("on_wait"), args.get("on_grant"),
                   args.get("on_lost"), args.get("on_move"))
+
+
+def tell(config: Config, event: Event) -> None:
+    """Tells an event, other than Answered, to the objects of its user and to
+    the hooks."""
+    if isinstance(event, Lost):
+        for lock in list(event.hold.users):
+            lock.told_lost()
+    elif isinstance(event, Wanted):
+        for lock in list(event.hold.users):
+            lock.told_wanted(event.waiters)
+    elif isinstance(event, Seen):
+        event.watch.user.tell(event.news)
+    elif isinstance(event, WatchOver):
+        event.watch.user.tell_over()
+    elif isinstance(event, Queued) and config.on_wait is not None:
+        config.on_wait(event.call.user, event.keys)
+    elif isinstance(event, Moved) and config.on_move is not None:
+        config.on_move()
 
 
 def _secret_in(path: str) -> str:

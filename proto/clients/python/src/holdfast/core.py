@@ -161,7 +161,8 @@ class Core(Session):
             due = min(due, self._ping.sent + self._silence())
         else:
             due = min(due, self._ping_at)
-        return min([due, *map(self._limit, self._parked)]) if self._parked else due
+        return min([due, *map(self._limit, self._parked)]) \
+            if self._parked else due
 
     def tick(self) -> None:
         """Acts on the time that has passed."""

@@ -21,7 +21,7 @@ import weakref
 from typing import Callable, List, Optional, Tuple
 
 from . import errors, net
-from .api import Canceller, Config
+from .api import Canceller, Config, tell
 from .calls import Link
 from .core import CONNECTED, Core
 from .model import FOREVER, Answered, Call, Event
@@ -37,9 +37,8 @@ _engines: weakref.WeakSet[Engine] = weakref.WeakSet()
 class Engine:
     """A core with a socket and a thread, which starts at the first call."""
 
-    def __init__(self, config: Config, act: Callable[[Event], None]) -> None:
+    def __init__(self, config: Config) -> None:
         self.config = config
-        self._act = act  # for events other than Answered: without the mutex
         self._begin()
         _engines.add(self)
 
@@ -73,20 +72,21 @@ class Engine:
         if threading.get_ident() == self._ident:
             raise errors.UsageError("a hook must not wait for the broker")
         end = None if limit is None else time.monotonic() + limit
-        with self.mutex:
-            calls = make()
-            for call in calls:
-                call.waiter = threading.Lock()
-                call.waiter.acquire()
-            self._waiting += len(calls)
-            self._settle()
-            begin = time.monotonic()
-            own = not self._watches and self._reads <= begin and \
-                cancel is None and self._waiting == len(calls) and \
-                self._sock is not None
-            if own:
-                self._reads = begin + OWN_S
-        try:
+        calls: List[Call] = []
+        try:  # Ctrl-C may come at any time: also with the answer
+            with self.mutex:
+                calls = make()
+                for call in calls:
+                    call.waiter = threading.Lock()
+                    call.waiter.acquire()
+                    self._waiting += 1
+                self._settle()
+                begin = time.monotonic()
+                own = not self._watches and self._reads <= begin and \
+                    cancel is None and self._waiting == len(calls) and \
+                    self._sock is not None
+                if own:
+                    self._reads = begin + OWN_S
             if own:
                 self._read_own(calls[-1])
             if cancel is not None:
@@ -96,19 +96,16 @@ class Engine:
                         timeout=-1 if end is None
                         else max(0.0, end - time.monotonic())):
                     raise errors.gone(f"no answer within {limit:g} s")
+            for call in calls:
+                if call.error is not None:
+                    raise call.error
+            return calls
         except BaseException:
-            with self.mutex:
-                for call in calls:
-                    self._give_up(call)
-                self._settle()
+            self.give_up(*calls)
             raise
         finally:
             if cancel is not None:
                 cancel.attach(None)
-        for call in calls:
-            if call.error is not None:
-                raise call.error
-        return calls
 
     def _read_own(self, call: Call) -> None:
         """Reads in the caller's thread, until its answer or OWN_S."""
@@ -137,19 +134,15 @@ class Engine:
             self._watches = True
             self._ring()
 
-    def _give_up(self, call: Call) -> None:
-        """Nobody waits any more. A lock that it took is given back."""
-        if not call.done and not call.dropped:
-            self._waiting -= 1
-        if call.verb == "LOCK" and call.done and call.error is None:
-            for hold in call.holds:
-                if call.detached:
-                    self.core.detached("UNLOCK", hold)
-                else:
-                    self.core.unlock(hold)
-        elif call.verb in ("LOCK", "AWAIT", "WATCH", ""):
-            self.core.abandon(call)
-        call.own = True  # others go on without a caller
+    def give_up(self, *calls: Call) -> None:
+        """Nobody waits for them any more. Locks that they took are given
+        back."""
+        with self.mutex:
+            for call in calls:
+                if not (call.done or call.dropped) and call.waiter:
+                    self._waiting -= 1
+                self.core.give_up(call)
+            self._settle()
 
     def _cancel(self, calls: List[Call]) -> None:
         with self.mutex:
@@ -335,7 +328,7 @@ class Engine:
                 event.call.waiter.release()
                 continue
             try:
-                self._act(event)
+                tell(self.config, event)
             except Exception:  # of a hook, which must not end the thread
                 log.exception("a hook of holdfast has failed")
 

@@ -12,10 +12,10 @@ import logging
 import os
 import ssl
 import weakref
-from typing import Callable, Optional, cast
+from typing import Optional, cast
 
 from . import errors, net
-from .api import Config
+from .api import Config, tell
 from .calls import Link
 from .core import CONNECTED, Core
 from .model import FOREVER, Answered, Call, Event
@@ -47,9 +47,8 @@ class _Connection(asyncio.Protocol):
 class Engine:
     """A core with a connection, in the running loop."""
 
-    def __init__(self, config: Config, act: Callable[[Event], None]) -> None:
+    def __init__(self, config: Config) -> None:
         self.config = config
-        self._act = act  # for events other than Answered
         self.core = Core(config.options, net.clock)
         self._loop = asyncio.get_running_loop()
         self._places = net.Places(config.addresses)
@@ -86,25 +85,13 @@ class Engine:
                 raise errors.gone(f"no answer within {limit:g} s")
         except BaseException:
             for call in calls:
-                self._give_up(call)
+                self.core.give_up(call)
             self.settle()
             raise
         for call in calls:
             if call.error is not None:
                 raise call.error
         return calls[0]
-
-    def _give_up(self, call: Call) -> None:
-        """Nobody waits any more. A lock that it took is given back."""
-        if call.verb == "LOCK" and call.done and call.error is None:
-            for hold in call.holds:
-                if call.detached:
-                    self.core.detached("UNLOCK", hold).own = True
-                else:
-                    self.core.unlock(hold).own = True
-        elif call.verb in ("LOCK", "AWAIT", "WATCH", ""):
-            self.core.abandon(call)
-        call.own = True  # others go on without a caller
 
     def settle(self) -> None:
         """After each use of the core: sends, connects, tells, sets the
@@ -214,7 +201,7 @@ class Engine:
                 call.waiter.set_result(None)
             return
         try:
-            self._act(event)
+            tell(self.config, event)
         except Exception:  # of a hook, which must not end the connection
             log.exception("a hook of holdfast has failed")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
 import inspect
 import threading
@@ -15,8 +16,7 @@ from . import api, errors
 from .api import Canceller, Config, ConnectArgs, Freed, LockArgs, Terms, View
 from .core import Core
 from .engine import Engine
-from .model import (Call, Event, Hold, Lost, Member, Moved, Queued, Seen,
-                    Wanted, Watch, WatchOver)
+from .model import Call, Hold, Member, Watch
 from .wire import Text, check_seconds, check_text, text_of
 
 if TYPE_CHECKING:
@@ -54,20 +54,26 @@ class Lock(View):
                 names=(self.name,))
         client, terms, begin = self._client, self._terms, time.monotonic()
 
+        calls: List[Call] = []
+
         def make() -> List[Call]:
-            call = client.core.lock(terms.names, **terms.keys)
-            call.user = self
-            return [call]
+            calls.append(client.core.lock(terms.names, **terms.keys))
+            calls[0].user = self
+            return calls
 
         self._asking = True
         try:
             client.engine.ask(make, cancel=terms.cancel)
+            self._taken, self._gone = True, None
+            if client.config.on_grant is not None:
+                client.config.on_grant(self, time.monotonic() - begin)
+            return self
+        except BaseException:  # Ctrl-C, or an error of the hook
+            self._taken = False
+            client.engine.give_up(*calls)
+            raise
         finally:
             self._asking = False
-        self._taken, self._gone = True, None
-        if client.config.on_grant is not None:
-            client.config.on_grant(self, time.monotonic() - begin)
-        return self
 
     def release(self, delay: Optional[float] = None,
                 confirm: bool = True) -> None:
@@ -77,7 +83,8 @@ class Lock(View):
         if delay is not None:
             check_seconds("delay", delay, api.DAY)
         self._taken = False
-        core, lost = self._client.core, self.lost
+        core = self._client.core
+        lost = None if confirm else self.lost
 
         def make() -> List[Call]:
             for hold in self._holds:
@@ -93,7 +100,13 @@ class Lock(View):
             raise errors.LockLost(names=(self.name,), why=lost)
 
     def __enter__(self) -> Lock:
-        return self.acquire()
+        try:
+            self.acquire()
+            return self
+        except BaseException:  # Ctrl-C behind acquire()
+            if self._taken:
+                self.release(confirm=False)
+            raise
 
     def __exit__(self, kind: Optional[Type[BaseException]],
                  error: Optional[BaseException],
@@ -266,7 +279,7 @@ class Holdfast:
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.engine = Engine(config, self._act)
+        self.engine = Engine(config)
 
     @property
     def core(self) -> Core:
@@ -317,10 +330,18 @@ class Holdfast:
         """Takes a lock that outlives this client, for `lease` seconds."""
         asked = api.terms((name,), args, detached=True,
                           mode=None if mode == "exclusive" else mode)
-        call, = self.engine.ask(
-            lambda: [self.core.lock(asked.names, **asked.keys)],
-            cancel=asked.cancel)
-        return Detached(self, call.holds[0])
+        calls: List[Call] = []
+
+        def make() -> List[Call]:
+            calls.append(self.core.lock(asked.names, **asked.keys))
+            return calls
+
+        try:
+            self.engine.ask(make, cancel=asked.cancel)
+            return Detached(self, calls[0].holds[0])
+        except BaseException:  # Ctrl-C
+            self.engine.give_up(*calls)
+            raise
 
     def adopt(self, name: Text, fence: int) -> Detached:
         """A detached hold that another program took."""
@@ -349,13 +370,13 @@ class Holdfast:
                 bound.apply_defaults()
                 lock = self.lock(name.format(
                     *bound.args, **{**bound.arguments, **keys}), **args)
-                try:
-                    lock.acquire()
-                except (errors.Busy, errors.TimedOut):
-                    if skip:
-                        return None
-                    raise
-                with _Taken(lock):
+                with contextlib.ExitStack() as stack:
+                    try:
+                        stack.enter_context(lock)
+                    except (errors.Busy, errors.TimedOut):
+                        if skip:
+                            return None
+                        raise
                     return function(*values, **keys)
             return cast(F, run)
         return decorate
@@ -376,48 +397,19 @@ class Holdfast:
         """Runs work(lock) as the leader, again after each loss, and returns
         what it returns. `note` tells others who leads."""
         while True:
-            leads = False
+            lock, leads = self.lock(name, **args), False
             try:
-                with self.lock(name, **args) as lock:
+                with lock:
                     leads = True
                     return work(lock)
-            except errors.LockLost:
-                continue
+            except errors.LockLost as error:
+                # Of another lock it is the end of work, like any error.
+                if lock.lost is None and lock.name not in error.names:
+                    raise
             except errors.Unavailable as error:
                 if leads or not error.retry:  # of work, or of its end
                     raise
                 time.sleep(error.after or LEAD_PAUSE_S)
-
-    # --- events, in the client's thread
-
-    def _act(self, event: Event) -> None:
-        if isinstance(event, Lost):
-            for lock in list(event.hold.users):
-                lock.told_lost()
-        elif isinstance(event, Wanted):
-            for lock in list(event.hold.users):
-                lock.told_wanted(event.waiters)
-        elif isinstance(event, Seen):
-            event.watch.user.tell(event.news)
-        elif isinstance(event, WatchOver):
-            event.watch.user.tell_over()
-        elif isinstance(event, Queued) and self.config.on_wait is not None:
-            self.config.on_wait(event.call.user, event.keys)
-        elif isinstance(event, Moved) and self.config.on_move is not None:
-            self.config.on_move()
-
-
-class _Taken:
-    """Only the end of a `with` of a lock."""
-
-    def __init__(self, lock: Lock) -> None:
-        self._lock = lock
-
-    def __enter__(self) -> Lock:
-        return self._lock
-
-    def __exit__(self, *what: Any) -> None:
-        self._lock.__exit__(*what)
 
 
 def connect(addresses: Union[str, Sequence[str]] = "127.0.0.1:4653", *,
