@@ -8,17 +8,17 @@ import { Engine } from "./engine.js";
 import { Detached, Lock } from "./lock.js";
 import { Hold, type Event, type Member } from "./model.js";
 import { addressesOf } from "./net.js";
-import { checkKeys, checkTime, termsOf, type ConnectOptions,
-  type DetachedOptions, type Hooks, type LockOptions, type Names,
-  type SemaphoreOptions, type Terms } from "./options.js";
+import { callHook, checkHooks, checkKeys, checkText, checkTime, nameOf, termsOf,
+  type ConnectOptions, type DetachedOptions, type Hooks, type LockOptions,
+  type Names, type SemaphoreOptions, type Terms } from "./options.js";
 import { Watching } from "./watching.js";
-import { numberOf, textOf, type Text } from "./wire.js";
+import { numberOf, type Text } from "./wire.js";
 
 const LEAD_PAUSE_MS = 1000; // before another try to lead without a broker
 const TIMEOUT_MS = 15_000;
+const HOOKS = ["onWait", "onGrant", "onLost", "onMove"];
 const CONNECT_KEYS = new Set(["addresses", "name", "keep", "heartbeat", "user",
-  "secret", "tls", "timeout", "signal", "onWait", "onGrant", "onLost",
-  "onMove"]);
+  "secret", "tls", "timeout", "signal", ...HOOKS]);
 
 /** What awaitFree() tells of the last grant; 0 and "": not known. */
 export interface Freed {
@@ -44,11 +44,15 @@ export class Holdfast {
   /** @internal */
   constructor(options: ConnectOptions) {
     checkKeys(options, CONNECT_KEYS);
+    checkHooks(options, ...HOOKS);
     const { addresses = "127.0.0.1", keep = 0, heartbeat = 2000 } = options;
     checkTime("keep", keep);
     checkTime("heartbeat", heartbeat);
     checkTime("timeout", options.timeout);
-    const { user, secret } = options;
+    const { name, user, secret } = options;
+    for (const [key, text] of Object.entries({ name, user, secret })) {
+      checkText(key, text);
+    }
     if ((user === undefined) !== (secret === undefined)) {
       throw new errors.UsageError("user and secret go together");
     }
@@ -56,8 +60,8 @@ export class Holdfast {
     const places = addressesOf(typeof addresses === "string" ? addresses
       : addresses.join(","), tls !== undefined);
     this.hooks = options;
-    this.engine = new Engine(places, { name: options.name, user, secret, keep,
-      heartbeat, progress: options.onWait !== undefined,
+    this.engine = new Engine(places, { name, user, secret, keep, heartbeat,
+      progress: options.onWait !== undefined,
       several: places.length > 1 }, tls, (event) => this.act(event));
   }
 
@@ -123,8 +127,9 @@ export class Holdfast {
       // What the body has thrown counts, unless the loss made it stop.
       const stopped = (error as Error | undefined)?.name === "AbortError" &&
         lock.lost !== null;
+      const reason = stopped ? lock.lossError() : error;
       await lock[Symbol.asyncDispose]().catch(() => {});
-      throw stopped ? lock.signal.reason : error;
+      throw reason;
     }
     await lock[Symbol.asyncDispose]();
     return result;
@@ -139,13 +144,14 @@ export class Holdfast {
     const call = engine.core.lock(terms.names, terms.parts);
     call.user = lock;
     await engine.ask([call], { signal: terms.signal });
-    this.hooks.onGrant?.(lock, performance.now() - begin);
+    const waited = performance.now() - begin;
+    callHook(() => this.hooks.onGrant?.(lock, waited));
     return lock;
   }
 
   /** Another limit for a semaphore that is held or waited for. */
   async resize(name: Text, limit: number): Promise<void> {
-    await this.engine.ask([this.engine.core.resize(textOf(name), limit)]);
+    await this.engine.ask([this.engine.core.resize(nameOf(name), limit)]);
   }
 
   /** Takes a lock that outlives this client, for `lease` milliseconds. */
@@ -161,7 +167,10 @@ export class Holdfast {
 
   /** A detached hold that another program took. */
   adopt(name: Text, fence: number): Detached {
-    return new Detached(this, new Hold(textOf(name), "", fence));
+    if (!(Number.isSafeInteger(fence) && fence > 0)) {
+      throw new errors.UsageError(`fence: ${fence}; use that of the grant`);
+    }
+    return new Detached(this, new Hold(nameOf(name), "", fence));
   }
 
   /** Waits until nobody holds the lock, and takes nothing. */
@@ -169,7 +178,7 @@ export class Holdfast {
   {}): Promise<Freed> {
     checkTime("wait", options.wait);
     options.signal?.throwIfAborted();
-    const call = this.engine.core.awaitFree(textOf(name), options.wait);
+    const call = this.engine.core.awaitFree(nameOf(name), options.wait);
     await this.engine.ask([call], { signal: options.signal });
     return { fence: numberOf(call.keys.get("fence") ?? "0", "fence="),
       note: call.keys.get("note") ?? "" };
@@ -180,13 +189,13 @@ export class Holdfast {
   /** Who holds a lock: now, and after each change. null: nobody. */
   watch(name: Text, options: { signal?: AbortSignal } = {}):
   Watching<Member | null> {
-    return new Watching(this.engine, textOf(name), false, options.signal);
+    return new Watching(this.engine, nameOf(name), false, options.signal);
   }
 
   /** All holders of a lock, by their fences: now, and after each change. */
   members(name: Text, options: { signal?: AbortSignal } = {}):
   Watching<Member[]> {
-    return new Watching(this.engine, textOf(name), true, options.signal);
+    return new Watching(this.engine, nameOf(name), true, options.signal);
   }
 
   /**
@@ -227,11 +236,12 @@ export class Holdfast {
         break;
       case "queued":
         if (event.call.user !== null) {
-          this.hooks.onWait?.(event.call.user as Lock, event.keys);
+          const { call, keys } = event;
+          callHook(() => this.hooks.onWait?.(call.user as Lock, keys));
         }
         break;
       case "moved":
-        this.hooks.onMove?.();
+        callHook(() => this.hooks.onMove?.());
     }
   }
 }

@@ -152,17 +152,13 @@ export class Engine {
   }
 
   private tell(event: Event): void {
-    try {
-      if (event.kind === "answered") {
-        const { call } = event;
-        if (call.error === null) call.user?.granted(call.holds);
-        call.waiter?.(); // LOST may be the next line
-      } else {
-        this.act(event);
-      }
-    } catch (error) { // of a hook, which must not end the connection
-      process.emitWarning(error instanceof Error ? error : String(error));
+    if (event.kind !== "answered") {
+      this.act(event);
+      return;
     }
+    const { call } = event;
+    if (call.error === null) call.user?.granted(call.holds);
+    call.waiter?.(); // LOST may be the next line
   }
 
   /** Tries one place. */

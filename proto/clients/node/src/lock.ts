@@ -7,8 +7,8 @@ import * as errors from "./errors.js";
 import type { Engine } from "./engine.js";
 import type { Hold } from "./model.js";
 import { clock } from "./net.js";
-import { checkTime, termsOf, type Hooks, type LockOptions,
-  type Terms } from "./options.js";
+import { callHook, checkLease, checkText, checkTime, termsOf, type Hooks,
+  type LockOptions, type Terms } from "./options.js";
 
 const RELEASE_MS = 10_000; // for the answer to UNLOCK; the hold is over before
 
@@ -23,6 +23,7 @@ export interface Client {
 export class View {
   /** @internal */
   protected holds: Hold[];
+  private parts: View[] = [];
 
   /** @internal */
   constructor(holds: Hold[]) {
@@ -31,7 +32,10 @@ export class View {
 
   /** One for each name: `const [a, b] = await hf.lock(["a", "b"])`. */
   [Symbol.iterator](): Iterator<View> {
-    return this.holds.map((hold) => new View([hold])).values();
+    if (this.parts.length === 0) {
+      this.parts = this.holds.map((hold) => new View([hold]));
+    }
+    return this.parts.values();
   }
 
   /** The first name. */
@@ -77,12 +81,21 @@ export class View {
   /** Throws LockLostError if it cannot be relied on any more. */
   check(): void {
     const why = this.lost;
-    if (why !== null) {
-      throw new errors.LockLostError(`${this.name}: ${why}`, { why });
-    }
+    if (why !== null) throw this.lossBy(why);
     if (!this.held) {
       throw new errors.NotHeldError("the lock was released, or is not granted");
     }
+  }
+
+  /** @internal */
+  protected lossBy(why: string): errors.LockLostError {
+    return new errors.LockLostError(`${this.name}: ${why}`, { why });
+  }
+
+  /** @internal It was released. Its owner may have other entries. */
+  protected leave(): void {
+    this.holds = this.holds.map((hold) => hold.ended());
+    for (const part of this.parts) part.leave();
   }
 
   /** @internal */
@@ -147,8 +160,9 @@ export class Lock extends View {
     this.taken = false;
     for (const hold of this.holds) hold.users.delete(this);
     const { core } = this.client.engine;
-    await this.client.engine.ask(this.holds.map((hold) =>
-      core.unlock(hold, options.delay)), { limit: RELEASE_MS });
+    const calls = this.holds.map((hold) => core.unlock(hold, options.delay));
+    this.leave();
+    await this.client.engine.ask(calls, { limit: RELEASE_MS });
   }
 
   /**
@@ -169,7 +183,8 @@ export class Lock extends View {
 
   /** A new end: `lease` milliseconds from now. */
   async renew(lease: number): Promise<void> {
-    checkTime("lease", lease);
+    checkLease(lease);
+    this.mustBeTaken();
     const { core } = this.client.engine;
     await this.client.engine.ask(this.holds.map((hold) =>
       core.renew(hold, lease)));
@@ -177,6 +192,8 @@ export class Lock extends View {
 
   /** Another note, which others see; none without one. */
   async note(note = ""): Promise<void> {
+    checkText("note", note);
+    this.mustBeTaken();
     const { core } = this.client.engine;
     await this.client.engine.ask(this.holds.map((hold) =>
       core.note(hold, note)));
@@ -184,6 +201,7 @@ export class Lock extends View {
 
   /** Gives some permits of a semaphore back, and keeps the others. */
   async give(permits: number): Promise<void> {
+    this.mustBeTaken();
     const { core } = this.client.engine;
     await this.client.engine.ask(this.holds.map((hold) =>
       core.part(hold, permits)));
@@ -213,10 +231,14 @@ export class Lock extends View {
   /** @internal One of the names is lost. */
   toldLost(): void {
     if (this.loss !== null) return;
-    const why = this.lost ?? "gone";
-    this.end(new errors.LockLostError(`${this.name}: ${why}`, { why }));
-    this.terms.onLost?.(this);
-    this.client.hooks.onLost?.(this);
+    this.end(this.lossError());
+    callHook(() => this.terms.onLost?.(this));
+    callHook(() => this.client.hooks.onLost?.(this));
+  }
+
+  /** @internal Why it was lost, also before its signal tells so. */
+  lossError(): errors.HoldfastError {
+    return this.loss ?? this.lossBy(this.lost ?? "gone");
   }
 
   /** @internal The signal ends: by a loss, or since the client was closed. */
@@ -227,7 +249,7 @@ export class Lock extends View {
 
   /** @internal Others wait for it. */
   toldWanted(waiters: number): void {
-    this.terms.onWanted?.(this, waiters);
+    callHook(() => this.terms.onWanted?.(this, waiters));
   }
 }
 
@@ -243,7 +265,7 @@ export class Detached extends View {
 
   /** A new end: `lease` milliseconds from now, 24 h at most. */
   async renew(lease: number): Promise<void> {
-    checkTime("lease", lease);
+    checkLease(lease);
     const { engine } = this.client;
     await engine.ask([engine.core.detached("RENEW", this.first, lease)]);
   }

@@ -62,6 +62,14 @@ export class Hold {
     return least;
   }
 
+  /** What is left of it for an entry that has ended while others go on. */
+  ended(): Hold {
+    if (this.released || this.lost !== null) return this;
+    const hold = new Hold(this.name, this.owner, this.fence);
+    hold.released = true;
+    return hold;
+  }
+
   /** Milliseconds for which it can be relied on; 0: not any more. */
   left(now: number): number {
     if (this.lost !== null || this.released) return 0;

@@ -1,11 +1,12 @@
 /** The arguments of the calls, and their checks. */
 
 import type { ConnectionOptions } from "node:tls";
+import { inspect } from "node:util";
 
 import { UsageError, type Keys } from "./errors.js";
 import type { LockParts } from "./holds.js";
 import type { Lock } from "./lock.js";
-import { textOf, type Text } from "./wire.js";
+import { encode, textOf, type Text } from "./wire.js";
 
 const NAMES_MAX = 16;
 const TIME_MAX_MS = 365 * 86_400_000;
@@ -13,7 +14,11 @@ const TIME_MAX_MS = 365 * 86_400_000;
 /** One name, or several: all are granted together, or none. */
 export type Names = Text | readonly Text[];
 
-/** What serves metrics and traces. A hook must not wait for the broker. */
+/**
+ * What serves metrics and traces. A hook must not wait for the broker. An error
+ * of a hook, or of its promise, harms no lock: it is a HoldfastWarning of the
+ * process.
+ */
 export interface Hooks {
   /** With what the broker tells of a wait. */
   onWait?: (lock: Lock, keys: Keys) => void;
@@ -105,11 +110,52 @@ export interface Terms extends Pick<LockOptions,
 }
 
 /** UsageError: no number of milliseconds of the protocol. */
-export function checkTime(key: string, ms: number | undefined): void {
-  if (ms !== undefined && !(typeof ms === "number" && ms >= 0 &&
+export function checkTime(key: string, ms: number | undefined,
+  least = 0): void {
+  if (ms !== undefined && !(typeof ms === "number" && ms >= least &&
                             ms <= TIME_MAX_MS)) {
-    throw new UsageError(`${key}: ${ms}; use milliseconds, from 0`);
+    throw new UsageError(
+      `${key}: ${inspect(ms)}; use milliseconds, from ${least}`);
   }
+}
+
+/** The lease of a RENEW. UsageError: it is none. */
+export function checkLease(lease: number): void {
+  checkTime("lease", lease ?? NaN, 1);
+}
+
+/** UsageError: nothing that has bytes on the wire. */
+export function checkText(key: string, text: unknown): void {
+  if (text === undefined) return;
+  if (typeof text !== "string") {
+    throw new UsageError(`${key}: ${inspect(text)}; use a string`);
+  }
+  encode(text);
+}
+
+/** A name as a string. UsageError: it is none. */
+export function nameOf(name: Text): string {
+  const text = name instanceof Uint8Array ? textOf(name) : name;
+  checkText("name", text ?? null);
+  if (text === "") throw new UsageError("a name must not be empty");
+  return text;
+}
+
+/** UsageError: no function. */
+export function checkHooks(hooks: object, ...keys: string[]): void {
+  for (const [key, hook] of Object.entries(hooks)) {
+    if (keys.includes(key) && hook !== undefined &&
+        typeof hook !== "function") {
+      throw new UsageError(`${key}: ${inspect(hook)}; use a function`);
+    }
+  }
+}
+
+/** Calls a hook, whose error, or that of its promise, is a warning. */
+export function callHook(hook: () => unknown): void {
+  new Promise((resolve) => resolve(hook())).catch((error) =>
+    process.emitWarning(`a hook has failed: ${inspect(error)}`,
+      "HoldfastWarning"));
 }
 
 /** UsageError: a key that the call does not know. */
@@ -125,16 +171,18 @@ export function checkKeys(given: object, known: ReadonlySet<string>): void {
 /** Checks what the broker would refuse without a word that helps. */
 export function termsOf(names: Names, options: LockOptions,
   more: LockParts = {}): Terms {
-  const list = (typeof names === "string" || names instanceof Uint8Array
-    ? [names] : [...names]).map(textOf);
-  if (list.length < 1 || list.length > NAMES_MAX || list.includes("")) {
-    throw new UsageError(`1 to ${NAMES_MAX} names, none of them empty`);
+  const list = (Array.isArray(names) ? names : [names]).map(nameOf);
+  if (list.length < 1 || list.length > NAMES_MAX) {
+    throw new UsageError(`${list.length} names; use 1 to ${NAMES_MAX}`);
   }
   checkKeys(options, LOCK_KEYS);
+  checkHooks(options, "onLost", "onWanted");
   const { signal, onLost, onWanted, ...parts } = options;
-  for (const key of ["wait", "lease", "delay"] as const) {
-    checkTime(key, parts[key]);
-  }
+  checkTime("wait", parts.wait);
+  checkTime("delay", parts.delay);
+  checkTime("lease", parts.lease, 1);
+  checkText("owner", parts.owner);
+  checkText("note", parts.note);
   if (parts.owner?.startsWith("~")) {
     throw new UsageError(
       `owner: '${parts.owner}'; it must not begin with '~'`);

@@ -63,6 +63,27 @@ test("a named owner enters twice", async (t) => {
   assert.throws(() => two.check(), NotHeldError);
 });
 
+test("a released lock is over, though its owner has another entry",
+  async (t) => {
+    const hf = await client(t, broker);
+    const one = await hf.lock(["entry", "other"], { owner: "o" });
+    const two = await hf.lock("entry", { owner: "o" });
+    const [part] = one;
+    part.check();
+    await one.release();
+    for (const over of [one, part]) {
+      assert.throws(() => over.check(), NotHeldError);
+      assert.deepEqual([over.held, over.left(), over.lost], [false, 0, null]);
+      assert.equal(over.fence, two.fence);
+    }
+    for (const call of [() => one.renew(1000), () => one.note("n"),
+      () => one.give(1), () => one.upgrade()]) {
+      await assert.rejects(call, NotHeldError, String(call));
+    }
+    two.check();
+    await two.release();
+  });
+
 test("a released lock hears of no loss", async (t) => {
   const hf = await client(t, broker);
   const one = await hf.lock("entered", { owner: "o", lease: 300 });
@@ -164,6 +185,15 @@ test("a loss ends using()", async (t) => {
   }
 });
 
+test("a loss that no timer has noticed ends using()", async (t) => {
+  const hf = await client(t, broker);
+  await assert.rejects(hf.using("unnoticed", { lease: 100 }, () => {
+    const end = performance.now() + 150;
+    while (performance.now() < end); // the event loop stands still
+    throw new DOMException("of the body", "AbortError");
+  }), LockLostError);
+});
+
 test("detached holds outlive their client", async (t) => {
   const hf = await connect(broker.address);
   const { fence } = await hf.detached("batch", { lease: 60_000, note: "n" });
@@ -254,16 +284,35 @@ test("hooks and waiters are told", async (t) => {
   assert.deepEqual(told, [["hooks", true], ["hooks", true]]);
 });
 
-test("a hook that throws ends nothing", async (t) => {
-  const warned = promised();
-  process.once("warning", warned.resolve);
-  const hf = await client(t, broker, { onLost: () => {
-    throw new Error("of a hook");
-  } });
-  await assert.rejects(hf.using("hook", { lease: 100 }, () => sleep(200)),
-    LockLostError);
-  assert.match((await warned.promise).message, /of a hook/);
-  await hf.using("hook", () => {});
+test("hooks that fail harm no lock", async (t) => {
+  for (const kind of ["throws", "rejects"]) {
+    const calls = { onWait: promised(), onWanted: promised() };
+    const warned = promised();
+    const told = [];
+    const { mock } = t.mock.method(process, "emitWarning", (text, type) => {
+      told.push(/of (\w+)/.exec(text)[1]);
+      assert.equal(type, "HoldfastWarning");
+      if (told.length === 6) warned.resolve();
+    });
+    const hook = (name) => () => {
+      calls[name]?.resolve();
+      const error = new Error(`of ${name}`);
+      if (kind === "rejects") return Promise.reject(error);
+      throw error;
+    };
+    const hf = await client(t, broker, { onWait: hook("onWait"),
+      onGrant: hook("onGrant"), onLost: hook("onLost") });
+    const lock = await hf.lock("hook", { onWanted: hook("onWanted") });
+    lock.check();
+    const next = hf.lock("hook", { lease: 300, onLost: hook("ownLost") });
+    await Promise.all([calls.onWait.promise, calls.onWanted.promise]);
+    await lock.release();
+    await once((await next).signal, "abort");
+    await warned.promise;
+    mock.restore();
+    assert.deepEqual(told.sort(),
+      ["onGrant", "onGrant", "onLost", "onWait", "onWanted", "ownLost"]);
+  }
 });
 
 test("close() gives all back and ends all waits", async (t) => {
@@ -328,9 +377,47 @@ test("arguments are checked", async (t) => {
     () => hf.lock(Array(17).fill("a")), () => connect({ kept: 1 }),
     () => connect("a:0"), () => connect("[::1"), () => connect(""),
     () => connect({ user: "u" }), () => connect({ keep: "1" }),
+    () => connect({ onLost: 1 }), () => hf.lock("a", { onWanted: "f" }),
+    () => hf.lock("a", { lease: 0 }), () => hf.adopt("a", 1).renew(),
+    () => hf.adopt("a", "1"), () => hf.adopt("a", NaN),
   ];
   for (const call of wrong) {
     await assert.rejects(async () => call(), UsageError, String(call));
+  }
+});
+
+test("what has no bytes is refused at the call", async (t) => {
+  const own = await devBroker(t);
+  const hf = await client(t, own, { keep: 5000 });
+  const lock = await hf.lock("texts");
+  own.child.kill("SIGTERM"); // what comes now waits for the next broker
+  await once(own.child, "exit");
+  const address = broker.address;
+  const calls = {
+    lock: (text) => hf.lock(["a", text]),
+    shared: (text) => hf.shared(text),
+    upgradable: (text) => hf.upgradable(text),
+    semaphore: (text) => hf.semaphore(text, { limit: 1 }),
+    using: (text) => hf.using(text, () => {}),
+    lead: (text) => hf.lead(text, {}, () => {}),
+    resize: (text) => hf.resize(text, 1),
+    detached: (text) => hf.detached(text, { lease: 1000 }),
+    adopt: (text) => hf.adopt(text, 1),
+    awaitFree: (text) => hf.awaitFree(text),
+    watch: (text) => hf.watch(text),
+    members: (text) => hf.members(text),
+    owner: (text) => hf.lock("a", { owner: text }),
+    note: (text) => hf.lock("a", { note: text }),
+    "lock.note": (text) => lock.note(text),
+    name: (text) => connect({ addresses: address, name: text }),
+    user: (text) => connect({ addresses: address, user: text, secret: "s" }),
+    secret: (text) => connect({ addresses: address, user: "u", secret: text }),
+  };
+  for (const [name, call] of Object.entries(calls)) {
+    for (const text of ["\ud800", "a\udfff", 7, null]) {
+      await assert.rejects(async () => call(text), UsageError,
+        `${name} ${JSON.stringify(text)}`);
+    }
   }
 });
 
