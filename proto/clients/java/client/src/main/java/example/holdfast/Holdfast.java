@@ -376,6 +376,17 @@ public final class Holdfast implements AutoCloseable {
     }
 
     /**
+     * What this thread holds by {@link #asLock(String)}: its fence, say.
+     *
+     * @param name of the lock
+     * @return the hold, which {@code unlock()} gives back; empty if this
+     *     thread does not hold the lock
+     */
+    public Optional<Hold> held(String name) {
+        return ThreadLock.held(this, name);
+    }
+
+    /**
      * Takes a lock that outlives this client.
      *
      * @param name of the lock

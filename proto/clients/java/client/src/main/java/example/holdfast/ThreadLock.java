@@ -1,5 +1,6 @@
 package example.holdfast;
 
+import java.util.Optional;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.Lock;
@@ -34,6 +35,12 @@ final class ThreadLock implements Lock {
 
     private Key key() {
         return new Key(name, Thread.currentThread());
+    }
+
+    static Optional<Hold> held(Holdfast client, String name) {
+        return Optional.ofNullable(client.threads.get(
+                new Key(name, Thread.currentThread())))
+                .map(entry -> entry.hold);
     }
 
     /** Enters it again; false: this thread does not hold it. */

@@ -221,8 +221,10 @@ class HoldfastTest {
     void aLockOfTheThreadIsReentrant() throws InterruptedException {
         Lock lock = hf.asLock("j/thread");
         Lock same = hf.asLock("j/thread");
+        assertTrue(hf.held("j/thread").isEmpty());
         lock.lock();
         same.lock();
+        assertTrue(hf.held("j/thread").orElseThrow().fence() > 0);
         Lock shared = hf.asLock("j/thread", Ask.shared());
         assertThrows(UsageException.class, shared::lock);
         AtomicInteger taken = new AtomicInteger();
