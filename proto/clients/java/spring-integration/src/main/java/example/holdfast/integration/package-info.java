@@ -1,0 +1,5 @@
+/**
+ * Locks of a Holdfast broker for Spring Integration:
+ * {@link example.holdfast.integration.HoldfastLockRegistry}.
+ */
+package example.holdfast.integration;
