@@ -558,11 +558,14 @@ lint-cppcheck:
 		--cppcheck-build-dir=build/cppcheck $(C_SOURCES)
 
 GO_FOLDER = proto/clients/go
+GO_MODULES = $(GO_FOLDER) $(GO_FOLDER)/gocron
+
 lint-go:
 	@echo 'lint: gofmt and go vet: $(words $(shell find $(GO_FOLDER) \
 		-name '*.go')) files'
 	@if command -v go >/dev/null; then test -z "`gofmt -l $(GO_FOLDER) | \
-		tee /dev/stderr`" && cd $(GO_FOLDER) && go vet ./...; else \
+		tee /dev/stderr`" && for module in $(GO_MODULES); do \
+			go -C $$module vet ./... || exit 1; done; else \
 		echo 'lint: no go: skipped'; fi
 
 MAN1 = $(wildcard packaging/man/*.1)

@@ -43,9 +43,11 @@ func publish(t *testing.T) string {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && path == "bench": // another module
-			return fs.SkipDir
 		case entry.IsDir():
+			_, other := os.Stat(path + "/go.mod")
+			if path != "." && other == nil { // another module
+				return fs.SkipDir
+			}
 			return nil
 		}
 		text, err := os.ReadFile(path)
