@@ -46,7 +46,8 @@ CLIENTS = (
            [["go", "-C", "proto/clients/go", "build", "-o",
              "../../../build/go-driver", "./driver"]],
            "build/go-driver",
-           [["go", "-C", "proto/clients/go", "test", "-race", "./..."]],
+           [["go", "-C", folder, "test", "-race", "./..."]
+            for folder in ("proto/clients/go", "proto/clients/go/gocron")],
            fork="Go has no fork()"),
     Client("python", ["python3"], [],
            "python3 proto/clients/python/driver.py",
