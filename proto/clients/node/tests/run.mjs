@@ -16,10 +16,19 @@ const tests = run({ files, concurrency: 2, timeout: 120_000 });
 tests.on("test:pass", (event) => {
   if (own(event)) counts[event.skip === undefined ? "passed" : "skipped"]++;
 });
-tests.on("test:fail", () => counts.failed++);
+const failed = [];
+tests.on("test:fail", ({ name, details, file }) => {
+  counts.failed++;
+  const why = details.error.failureType;
+  if (why !== "subtestsFailed") {
+    failed.push(`failed ${(details.duration_ms / 1000).toFixed(2)} s  ` +
+      `${file.split("/").at(-1)}: ${name}: ` +
+      String(details.error.cause?.message ?? why).split("\n")[0]);
+  }
+});
 tests.on("end", () => {
   process.exitCode = counts.failed > 0 ? 1 : 0;
-  process.on("exit", () => console.log(Object.entries(counts).map(
-    ([kind, count]) => `${count} ${kind}`).join(", ")));
+  process.on("exit", () => console.log([...failed, Object.entries(counts).map(
+    ([kind, count]) => `${count} ${kind}`).join(", ")].join("\n")));
 });
 tests.compose(new spec()).pipe(process.stdout);
