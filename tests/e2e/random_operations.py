@@ -597,13 +597,15 @@ class Player(Lane):
         return name
 
     def delay_begins(self, names, client=None):
-        """Holds of these, or of that client, may end from now on."""
+        """Holds of these, or of that client, may end from now on. Permits of
+        another holder may be granted before the one with the delay ends."""
         now = time.monotonic()
         for name in names:
-            delays = [t.delay for t in self.model.locks[name].queue
-                      if t.granted and t.delay and
+            lock = self.model.locks[name]
+            held = lock.granted()
+            delays = [t.delay for t in held if t.delay and
                       client in (None, t.actor[0])]
-            if delays:
+            if delays and (len(held) == 1 or not lock.limit):
                 self.not_before[name] = now + max(delays) / 1000
 
     # sessions
