@@ -557,13 +557,13 @@ lint-cppcheck:
 		--suppress=missingIncludeSystem -j $(JOBS) \
 		--cppcheck-build-dir=build/cppcheck $(C_SOURCES)
 
-GO_FOLDER = proto/clients/go
-GO_MODULES = $(GO_FOLDER) $(GO_FOLDER)/gocron
+GO_FOLDERS = proto/clients/go proto/clients/examples/go
+GO_MODULES = $(GO_FOLDERS) proto/clients/go/gocron
 
 lint-go:
-	@echo 'lint: gofmt and go vet: $(words $(shell find $(GO_FOLDER) \
+	@echo 'lint: gofmt and go vet: $(words $(shell find $(GO_FOLDERS) \
 		-name '*.go')) files'
-	@if command -v go >/dev/null; then test -z "`gofmt -l $(GO_FOLDER) | \
+	@if command -v go >/dev/null; then test -z "`gofmt -l $(GO_FOLDERS) | \
 		tee /dev/stderr`" && for module in $(GO_MODULES); do \
 			go -C $$module vet ./... || exit 1; done; else \
 		echo 'lint: no go: skipped'; fi
