@@ -47,7 +47,8 @@ CLIENTS = (
              "../../../build/go-driver", "./driver"]],
            "build/go-driver",
            [["go", "-C", folder, "test", "-race", "./..."]
-            for folder in ("proto/clients/go", "proto/clients/go/gocron")],
+            for folder in ("proto/clients/go", "proto/clients/go/gocron",
+                           "proto/clients/examples/go")],
            fork="Go has no fork()"),
     Client("python", ["python3"], [],
            "python3 proto/clients/python/driver.py",
