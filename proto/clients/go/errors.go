@@ -71,7 +71,7 @@ var (
 	ErrProtocol error = &Error{Code: core.CodeProtocol}
 	// ErrTLS: the handshake failed, or the certificate is not trusted.
 	ErrTLS error = &Error{Code: codeTLS}
-	// ErrUsage: the arguments of a call are wrong.
+	// ErrUsage: the arguments of a call are wrong, or its context is nil.
 	ErrUsage error = &Error{Code: codeUsage}
 )
 

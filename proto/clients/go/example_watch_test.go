@@ -39,3 +39,21 @@ func ExampleClient_Watch() {
 	// 10.0.0.7:80
 	// <nil>
 }
+
+// All workers, whenever one joins or leaves.
+func ExampleClient_Members() {
+	c, _ := holdfast.Dial(ctx, address)
+	defer c.Close()
+	c.Lock(ctx, "workers", holdfast.Shared(), holdfast.Note("w1"))
+	for members, err := range c.Members(ctx, "workers") {
+		if err != nil || len(members) == 2 {
+			fmt.Println(members[1].Note, err)
+			break
+		}
+		fmt.Println(members[0].Note)
+		c.Lock(ctx, "workers", holdfast.Shared(), holdfast.Note("w2"))
+	}
+	// Output:
+	// w1
+	// w2 <nil>
+}

@@ -7,7 +7,17 @@ import (
 )
 
 // Member is a hold as others see it.
-type Member = core.Member
+type Member struct {
+	Name     string // of the lock
+	Fence    uint64
+	Note     string // "": none
+	Client   string // the name of the client
+	Owner    string
+	Session  string // its short ID; "" in a Watch
+	Permits  uint64 // of a semaphore
+	Holders  uint64 // of the lock; 0 in a list of members
+	Detached bool
+}
 
 // Holder is the state of a watched lock: free, or held by Member, the newest
 // of its holders.
@@ -60,7 +70,7 @@ func (c *Client) Watch(ctx context.Context, name string) func(
 			if err != nil {
 				return yield(Holder{}, err)
 			}
-			return yield(Holder{Held: news.Held, Member: news.Holder}, nil)
+			return yield(Holder{news.Held, Member(news.Holder)}, nil)
 		})
 	}
 }
@@ -74,7 +84,11 @@ func (c *Client) Members(ctx context.Context, name string) func(
 			if err != nil {
 				return yield(nil, err)
 			}
-			return yield(news.Members, nil)
+			list := make([]Member, len(news.Members))
+			for i, member := range news.Members {
+				list[i] = Member(member)
+			}
+			return yield(list, nil)
 		})
 	}
 }
