@@ -45,7 +45,7 @@ func ExampleWithHooks() {
 		},
 	}))
 	defer c.Close()
-	c.Lock(ctx, "short", holdfast.Lease(50*time.Millisecond))
+	c.Lock(ctx, "short", holdfast.Lease(300*time.Millisecond))
 	fmt.Println(<-lost)
 	// Output:
 	// [short] <nil>
@@ -86,7 +86,7 @@ func ExampleWithOwner() {
 func ExampleLock_Context() {
 	c, _ := holdfast.Dial(ctx, address)
 	defer c.Close()
-	lock, _ := c.Lock(ctx, "job", holdfast.Lease(50*time.Millisecond))
+	lock, _ := c.Lock(ctx, "job", holdfast.Lease(300*time.Millisecond))
 	<-lock.Context().Done()
 	fmt.Println(errors.Is(context.Cause(lock.Context()), holdfast.ErrLost))
 	// Output: true

@@ -33,8 +33,8 @@ func TestHooksCallTheClient(t *testing.T) {
 			}
 		},
 	}))
-	must(t)(c.Lock(ctx, "a", Lease(50*time.Millisecond)))
-	must(t)(c.Lock(ctx, "b", Lease(200*time.Millisecond)))
+	must(t)(c.Lock(ctx, "a", Lease(300*time.Millisecond)))
+	must(t)(c.Lock(ctx, "b", Lease(600*time.Millisecond)))
 	for _, want := range []string{"a", "b", "closed"} {
 		select {
 		case got := <-order:

@@ -209,7 +209,7 @@ func TestLongRunsHaveNoDelay(t *testing.T) {
 func TestRunHasItsFence(t *testing.T) {
 	ctx := within(t, 20*time.Second)
 	l := holdfastgocron.NewLocker(node(t), holdfastgocron.AtLeast(0),
-		holdfastgocron.LockOptions(holdfast.Lease(50*time.Millisecond)))
+		holdfastgocron.LockOptions(holdfast.Lease(300*time.Millisecond)))
 	first, err := l.Lock(ctx, "fence")
 	need(t, err)
 	held := l.Held("fence")
