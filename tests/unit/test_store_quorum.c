@@ -1836,7 +1836,8 @@ detaches(struct srig *rig)
 
     op->request = HOLDER;
     op->detaches = true;
-    op->deadline_us = rig->now_us + 30000000;
+    op->deadline_us = rig->now_us + 500000;
+    op->end_us = rig->now_us + 600000;
     op->hard_end_us = rig->now_us + 3600000000;
     srig_submit(rig, op);
     srig_turn(rig);
@@ -1916,6 +1917,23 @@ SRIG_TEST(detached_late, srig_quorum(NODES))
     says(rig, 1, RECORD_OK, 50);
     hears_release_as(rig, 1, try, SPARES);
     silent(rig);
+}
+
+/* The same of a node that is away, also when nobody waits for the detachment
+ * any more. */
+SRIG_TEST(detached_away, srig_quorum(NODES))
+{
+    uint64_t try = holds(rig, HOLDER, 50);
+    struct op *op = detaching(rig);
+
+    srig_lose(rig, 1);
+    says(rig, 0, RECORD_OK, 50);
+    says(rig, 2, RECORD_OK, 50);
+    srig_status(rig, op, OP_OK);
+    srig_pass(rig, 700);
+    ck_assert_uint_gt(store_next_us(rig->store), rig->now_us + 1000);
+    back(rig, 1);
+    hears_release_as(rig, 1, try, SPARES);
 }
 
 /* At a busy node the detachment even overtakes the LOCK. */
@@ -2271,6 +2289,7 @@ store_quorum_suite(void)
     tcase_add_test(tests, detached_owed);
     tcase_add_test(tests, detached_at_all);
     tcase_add_loop_test(tests, detached_late, 0, 2);
+    tcase_add_test(tests, detached_away);
     tcase_add_test(tests, detached_before);
     tcase_add_test(tests, detached_turn);
     tcase_add_test(tests, detached);

@@ -124,6 +124,8 @@ vote_send(struct store *store, struct vote *vote, enum vote_state state,
     store->quorum->waiting += away;
     vote->state = state;
     vote->op.deadline_us = deadline_us;
+    if (state != VOTE_ASKED)
+        vote->op.end_us = 0; /* that was the end of the question */
     op_own(&vote->op)->attempts = 0;
     vote->op.tries = 0;
     op_own(&vote->op)->halved = false;
