@@ -7,7 +7,9 @@ import java.nio.ByteBuffer;
 import java.nio.channels.SelectionKey;
 import java.nio.channels.Selector;
 import java.nio.channels.SocketChannel;
+import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.Deque;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.locks.ReentrantLock;
@@ -40,12 +42,20 @@ final class Engine {
     private final ReentrantLock mutex = new ReentrantLock();
     private final Selector selector;
     private final ByteBuffer input = ByteBuffer.allocateDirect(65536);
+    /**
+     * What is sent next. Java has a direct buffer for each thread that writes
+     * from another one, as large as that.
+     */
+    private final ByteBuffer output = ByteBuffer.allocateDirect(65536)
+            .limit(0);
 
     // with the mutex
     private volatile Thread thread;
     private SocketChannel channel;
     private Tls tls;
-    private ByteBuffer unsent = ByteBuffer.allocate(0);
+    /** What comes behind `output`. */
+    private final Deque<ByteBuffer> unsent = new ArrayDeque<>();
+    private int unsentBytes;
     private List<Event> events = new ArrayList<>();
     private double until;
     private double end = Calls.FOREVER;
@@ -196,7 +206,7 @@ final class Engine {
                 thread = start(this::run, "holdfast");
             }
         } else if ((Thread.currentThread() != thread || telling)
-                && (!events.isEmpty() || unsent.hasRemaining()
+                && (!events.isEmpty() || hasUnsent()
                         || core.due() < until)) {
             selector.wakeup();
         }
@@ -210,21 +220,17 @@ final class Engine {
     }
 
     private void send(byte[] data) {
-        if (channel == null || data.length == 0 && !unsent.hasRemaining()) {
+        if (channel == null) {
             return;
         }
         try {
-            byte[] sealed = tls != null && data.length > 0
-                    ? tls.encrypt(data) : data;
-            if (unsent.hasRemaining()) {
-                unsent = ByteBuffer.allocate(
-                        unsent.remaining() + sealed.length)
-                        .put(unsent).put(sealed).flip();
-            } else {
-                unsent = ByteBuffer.wrap(sealed);
+            if (data.length > 0) {
+                byte[] sealed = tls != null ? tls.encrypt(data) : data;
+                unsent.add(ByteBuffer.wrap(sealed));
+                unsentBytes += sealed.length;
             }
-            channel.write(unsent);
-            if (unsent.remaining() > UNSENT_MAX) {
+            flush();
+            if (unsentBytes > UNSENT_MAX) {
                 ended("the broker does not read", false);
             }
         } catch (IOException failure) {
@@ -232,11 +238,39 @@ final class Engine {
         }
     }
 
+    /** Sends until nothing is left, or the socket takes no more. */
+    private void flush() throws IOException {
+        while (hasUnsent()) {
+            output.compact();
+            while (output.hasRemaining() && !unsent.isEmpty()) {
+                ByteBuffer next = unsent.peek();
+                int count = Math.min(next.remaining(), output.remaining());
+                output.put(next.slice().limit(count));
+                next.position(next.position() + count);
+                unsentBytes -= count;
+                if (!next.hasRemaining()) {
+                    unsent.poll();
+                }
+            }
+            output.flip();
+            channel.write(output);
+            if (output.hasRemaining()) {
+                return;
+            }
+        }
+    }
+
+    private boolean hasUnsent() {
+        return output.hasRemaining() || !unsent.isEmpty();
+    }
+
     private void hangUp() {
         shut(channel);
         channel = null;
         tls = null;
-        unsent = ByteBuffer.allocate(0);
+        output.limit(0);
+        unsent.clear();
+        unsentBytes = 0;
     }
 
     private void ended(String reason, boolean ofTls) {
@@ -287,7 +321,7 @@ final class Engine {
                     : channel.register(selector, SelectionKey.OP_READ);
         }
         if (key != null) {
-            key.interestOps(SelectionKey.OP_READ | (unsent.hasRemaining()
+            key.interestOps(SelectionKey.OP_READ | (hasUnsent()
                     ? SelectionKey.OP_WRITE : 0));
         }
         until = closed ? end : core.due();
