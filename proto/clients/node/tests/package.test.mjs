@@ -21,6 +21,16 @@ await hf.close();
 `;
 const TYPED = `
 import { connect, LockLostError, type Member } from "holdfast";
+import Redlock, { type Lock as RedlockLock } from "holdfast/redlock";
+
+export async function cron(redlock: Redlock): Promise<number> {
+  const lock: RedlockLock = await redlock.acquire(["a"], 5000);
+  await (await lock.extend(5000)).release();
+  return redlock.using(["a", "b"], 5000, { retryCount: 5 }, async (signal) => {
+    if (signal.error !== undefined) throw signal.error;
+    return 1;
+  });
+}
 
 export async function use(): Promise<number> {
   const hf = await connect({ addresses: ["a:4653"], keep: 30_000 });
@@ -73,6 +83,9 @@ test("npm pack, and what is installed from it", async (t) => {
     const used = await run(process.execPath, [name], { cwd: path });
     assert.equal(used.stdout, "function true false\n", name);
   }
+  const redlock = await run(process.execPath, ["-p",
+    'require("holdfast/redlock").default.name'], { cwd: path });
+  assert.equal(redlock.stdout, "Redlock\n");
   await checkTypes(path);
 });
 

@@ -34,7 +34,7 @@ test("examples", async (t) => {
   const { address } = await devBroker(t);
   const text = readFileSync(join(PACKAGE, "README.md"), "utf8");
   const blocks = [...text.matchAll(/^```ts\n(.*?)^```$/gms)];
-  assert.equal(blocks.length, 3);
+  assert.equal(blocks.length, 4);
   const code = blocks.map((block) => block[1]).join("\n");
   assert.ok(code.includes(ADDRESSES));
   const path = folder(t);
@@ -54,7 +54,7 @@ test("examples", async (t) => {
   const lines = stdout.trim().split("\n");
   const { written, worked } = JSON.parse(lines.at(-1));
   assert.deepEqual(written.map((one) => one[0]),
-    ["stock/4711", "stock/4711", "from", "to", "report"]);
+    ["stock/4711", "stock/4711", "from", "to", "report", "from"]);
   assert.ok(written[1][1] > written[0][1]);
   assert.deepEqual(worked, ["shop/17", "leader/shop"]);
   assert.deepEqual(lines.slice(0, -1), ["0"]);
