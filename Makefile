@@ -316,7 +316,7 @@ fuzzers: $(FUZZERS)
 .PHONY: deps-promtool
 .PHONY: run check bench conformance check-clients
 .PHONY: fuzz coverage valgrind sim sim-mutants chaos deb lint clean
-.PHONY: install uninstall
+.PHONY: install install-library uninstall
 
 # Packages may have come only now: what needs them is another make.
 SUBMAKE = $(MAKE) --no-print-directory \
@@ -657,9 +657,21 @@ install_doc = sed -E \
 install_files = $(if $(1),$(INSTALL) -m 644 $(1) "$(2)/")
 remove_files = ! cd "$(2)" 2>/dev/null || rm -f $(notdir $(1))
 
-install: all libraries $(MAN5) $(MAN7) $(INSTANCE_UNIT)
-	$(INSTALL) -d "$(D)$(BINDIR)" "$(D)$(SBINDIR)" "$(D)$(LIBDIR)/pkgconfig" \
-		"$(D)$(INCLUDEDIR)" "$(D)$(DATADIR)/resource" \
+# What programs in C need.
+install-library: libraries
+	$(INSTALL) -d "$(D)$(LIBDIR)/pkgconfig" "$(D)$(INCLUDEDIR)"
+	$(call install_files,$(addprefix $(BUILD)/,$(CLIENT_ARCHIVES) \
+		$(CLIENT_SHARED)),$(D)$(LIBDIR))
+	for link in $(CLIENT_LINKS); do \
+		ln -sf $$link.$(ABI) "$(D)$(LIBDIR)/$$link" || exit 1; done
+	$(call install_files,$(CLIENT_HEADERS),$(D)$(INCLUDEDIR))
+	for file in $(PC_FILES); do \
+		place="$(D)$(LIBDIR)/pkgconfig/$${file##*/}"; \
+		$(install_pc) $$file >"$$place" && chmod 644 "$$place" || \
+		exit 1; done
+
+install: all install-library $(MAN5) $(MAN7) $(INSTANCE_UNIT)
+	$(INSTALL) -d "$(D)$(BINDIR)" "$(D)$(SBINDIR)" "$(D)$(DATADIR)/resource" \
 		"$(D)$(DOCDIR)/examples/prometheus" \
 		"$(D)$(DOCDIR)/examples/grafana" "$(D)$(SYSCONFDIR)/holdfast" \
 		"$(D)$(UNITDIR)" "$(D)$(SYSUSERSDIR)" "$(D)$(COMPLETIONDIR)" \
@@ -669,20 +681,11 @@ install: all libraries $(MAN5) $(MAN7) $(INSTANCE_UNIT)
 	$(INSTALL) -m 755 $(BUILD)/holdfast "$(D)$(BINDIR)/"
 	$(INSTALL) -m 644 packaging/completion/holdfast.bash \
 		"$(D)$(COMPLETIONDIR)/holdfast"
-	$(call install_files,$(addprefix $(BUILD)/,$(CLIENT_ARCHIVES) \
-		$(CLIENT_SHARED)),$(D)$(LIBDIR))
-	for link in $(CLIENT_LINKS); do \
-		ln -sf $$link.$(ABI) "$(D)$(LIBDIR)/$$link" || exit 1; done
-	$(call install_files,$(CLIENT_HEADERS),$(D)$(INCLUDEDIR))
 	for file in $(DOCS); do place="$(D)$(DOCDIR)/$${file##*/}"; \
 		$(install_doc) $$file >"$$place" && chmod 644 "$$place" || \
 		exit 1; done
 	$(call install_files,$(EXAMPLE_CONFIGS),$(D)$(DOCDIR)/examples)
 	$(call install_files,$(RESOURCE_SCRIPTS),$(D)$(DATADIR)/resource)
-	for file in $(PC_FILES); do \
-		place="$(D)$(LIBDIR)/pkgconfig/$${file##*/}"; \
-		$(install_pc) $$file >"$$place" && chmod 644 "$$place" || \
-		exit 1; done
 	for file in $(EXAMPLES); do $(INSTALL) -m 644 $$file \
 		"$(D)$(DOCDIR)/examples/$${file#packaging/}" || exit 1; done
 	[ -e "$(D)$(SYSCONFDIR)/holdfast/holdfast.yaml" ] || $(INSTALL) -m 644 \
