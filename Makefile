@@ -314,7 +314,7 @@ fuzzers: $(FUZZERS)
 
 .PHONY: help deps deps-lint deps-fuzz deps-chaos deps-deb deps-valgrind
 .PHONY: deps-promtool
-.PHONY: run check bench conformance check-clients
+.PHONY: run check bench conformance check-clients clients clients-docs
 .PHONY: fuzz coverage valgrind sim sim-mutants chaos deb lint clean
 .PHONY: install install-library uninstall
 
@@ -333,6 +333,8 @@ help:
 	@echo '                single Redis, a cluster, and a quorum of three'
 	@echo 'make conformance one suite for the clients of all languages'
 	@echo 'make check-clients that suite, and the tests of each client'
+	@echo 'make clients    packages of all clients in build/clients'
+	@echo 'make clients-docs pages of their APIs in build/clients/docs'
 	@echo 'make bench      measures the daemon before a real Redis'
 	@echo 'make fuzz       each fuzz target for FUZZ_SECONDS (60)'
 	@echo 'make coverage   which branches the tests take (some minutes)'
@@ -412,10 +414,13 @@ check: deps deps-promtool
 
 # Without tools for a language: skipped, or failed with
 # HOLDFAST_CLIENTS=required.
-conformance check-clients: deps
-	@$(SUBMAKE) all $(BUILD)/client-driver
-	@exec $(PYTHON) proto/clients/clients.py \
-		$(if $(filter conformance,$@),conformance,check) $(CLIENTS)
+conformance check-clients clients clients-docs: deps
+	@$(SUBMAKE) all libraries $(BUILD)/client-driver
+	@exec $(PYTHON) proto/clients/clients.py $(clients_$@) $(CLIENTS)
+clients_conformance = conformance
+clients_check-clients = check
+clients_clients = packages
+clients_clients-docs = docs
 
 bench: deps
 	@$(SUBMAKE) all loadgen

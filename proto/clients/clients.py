@@ -3,10 +3,13 @@
 
     clients.py conformance [NAME...]   the conformance suite with each driver
     clients.py check [NAME...]         that, and the tests of each client
+    clients.py packages [NAME...]      each package into build/clients
+    clients.py docs [NAME...]          the pages of each API, there too
 
 A client whose tools are missing is one skipped test, or a failed one with
-HOLDFAST_CLIENTS=required. All commands run in the top folder. The last line is
-`N passed, N failed, N skipped`.
+HOLDFAST_CLIENTS=required. So is a command that cannot reach its registry. All
+commands run in the top folder. The last line is `N passed, N failed, N
+skipped`.
 """
 
 import os
@@ -18,6 +21,13 @@ import sys
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 TREE = os.path.dirname(os.path.dirname(FOLDER))
 RUN = [sys.executable, "proto/clients/conformance/run.py"]
+PACKAGES = [sys.executable, "proto/clients/packages.py"]
+WHATS = ("conformance", "check", "packages", "docs")
+# What npm, mvn, go and pip say without their registry.
+UNREACHABLE = re.compile(
+    r"npm error code (ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ENETUNREACH|ETIMEDOUT)|"
+    r'Could not transfer artifact|: Get "https?://\S*/@v/|'
+    r"Failed to establish a new connection")
 COUNT = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped\s*$")
 
 
@@ -41,6 +51,7 @@ CLIENTS = (
     Client("c", ["make", "cc"],
            [["make", "-s", "build/client-driver"]],
            os.environ.get("CLIENT_DRIVER", "build/client-driver"),
+           [[*PACKAGES, "--check", "c"]],
            zero="names of the C client are strings"),
     Client("go", ["go", "cc"],
            [["go", "-C", "proto/clients/go", "build", "-o",
@@ -56,7 +67,9 @@ CLIENTS = (
     Client("aio", ["python3"], [],
            "python3 proto/clients/python/driver.py --aio"),
     Client("node", ["node", "npm"],
-           [["npm", "--prefix", "proto/clients/node", "ci", "--silent"],
+           [["npm", "--prefix", "proto/clients/node", "ci",
+             "--loglevel=error", "--no-audit", "--no-fund",
+             "--prefer-offline", "--fetch-retries=1"],
             ["npm", "--prefix", "proto/clients/node", "run", "--silent",
              "build"]],
            "node proto/clients/node/driver.mjs",
@@ -69,9 +82,16 @@ CLIENTS = (
            "-cp proto/clients/java/client/target/classes:"
            "proto/clients/java/client/target/test-classes "
            "example.holdfast.driver.Driver",
-           [["mvn", "-q", "-f", "proto/clients/java", "verify"]],
+           [["mvn", "-q", "-f", "proto/clients/java", "verify"],
+            [*PACKAGES, "--check", "java"]],
            fork="Java has no fork()"),
 )
+
+
+def without():
+    """The counts of what cannot be run here."""
+    required = os.environ.get("HOLDFAST_CLIENTS") == "required"
+    return [0, int(required), int(not required)]
 
 
 def run(command, total):
@@ -81,33 +101,44 @@ def run(command, total):
                                stdout=subprocess.PIPE, text=True,
                                stderr=subprocess.STDOUT, errors="replace")
     count = None
+    unreachable = False
     for line in process.stdout:
         match = COUNT.match(line)
+        unreachable = unreachable or bool(UNREACHABLE.search(line))
         if match:
             count = [int(number) for number in match.groups()]
         else:
             print(line, end="", flush=True)
     good = process.wait() == 0
     if count is None or (not good and not count[1]):
-        count = [int(good), int(not good), 0]
+        count = [1, 0, 0] if good else \
+            without() if unreachable else [0, 1, 0]
         if not good:
-            print(f"{'failed':7} {0:6.2f} s  {' '.join(command)}", flush=True)
+            print(f"{'failed' if count[1] else 'skipped':7} {0:6.2f} s  "
+                  f"{' '.join(command)}"
+                  f"{': it reaches no registry' if unreachable else ''}",
+                  flush=True)
     total[:] = [a + b for a, b in zip(total, count)]
     return count
 
 
 def run_client(client, what, total):
-    """(passed, failed, skipped) of its scenarios, or words instead."""
+    """What became of it, in words."""
     missing = client.missing()
     if missing:
-        required = os.environ.get("HOLDFAST_CLIENTS") == "required"
-        total[1 if required else 2] += 1
-        return f"{'failed' if required else 'skipped'}: no {missing[0]}"
+        count = without()
+        total[:] = [a + b for a, b in zip(total, count)]
+        return f"{'failed' if count[1] else 'skipped'}: no {missing[0]}"
     for command in client.build:
-        if subprocess.run(command, cwd=TREE, check=False,
-                          stdin=subprocess.DEVNULL).returncode != 0:
-            total[1] += 1
-            return f"failed: {' '.join(command)}"
+        count = run(command, [0, 0, 0])
+        if not count[0]:
+            total[:] = [a + b for a, b in zip(total, count)]
+            return f"{'failed' if count[1] else 'skipped'}: " \
+                   f"{' '.join(command)}"
+    if what in ("packages", "docs"):
+        return "{} passed, {} failed, {} skipped".format(*run(
+            [*PACKAGES, *(["--docs"] if what == "docs" else []), client.name],
+            total))
     if what == "check":
         for command in client.tests:
             run(command, total)
@@ -119,10 +150,12 @@ def run_client(client, what, total):
 
 def main(arguments):
     known = {client.name: client for client in CLIENTS}
-    if not arguments or arguments[0] not in ("conformance", "check") or \
+    if not arguments or arguments[0] not in WHATS or \
             not set(arguments[1:]) <= set(known):
         sys.exit(__doc__.strip() + f"\n\nNAME is one of {' '.join(known)}")
     total, rows = [0, 0, 0], []
+    if arguments[0] in ("packages", "docs"):
+        del known["aio"]  # is in the package of python
     for name in arguments[1:] or known:
         rows.append((name, run_client(known[name], arguments[0], total)))
     print("---")
