@@ -1,8 +1,6 @@
 package holdfast_test
 
 import (
-	"archive/zip"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,54 +10,14 @@ import (
 
 const module, version = "holdfast.example/proto/clients/go", "v0.1.0"
 
-// publish makes a module proxy of files, as the go command expects it.
+// publish makes a module proxy of files, as `make clients` does.
 func publish(t *testing.T) string {
-	proxy := t.TempDir()
-	folder := filepath.Join(proxy, module, "@v")
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	mod, err := os.ReadFile("go.mod")
+	out, err := exec.Command("python3", "../packages.py",
+		"go").CombinedOutput()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v\n%s", err, out)
 	}
-	for name, text := range map[string]string{"list": version + "\n",
-		version + ".info": `{"Version":"` + version + `"}`,
-		version + ".mod":  string(mod)} {
-		err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600)
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	file, err := os.Create(filepath.Join(folder, version+".zip"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	archive := zip.NewWriter(file)
-	defer archive.Close()
-	err = filepath.WalkDir(".", func(path string, entry fs.DirEntry,
-		err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir():
-			_, other := os.Stat(path + "/go.mod")
-			if path != "." && other == nil { // another module
-				return fs.SkipDir
-			}
-			return nil
-		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		out, err := archive.Create(module + "@" + version + "/" + path)
-		if err == nil {
-			_, err = out.Write(text)
-		}
-		return err
-	})
+	proxy, err := filepath.Abs("../../../build/clients/go")
 	if err != nil {
 		t.Fatal(err)
 	}
