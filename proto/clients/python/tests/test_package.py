@@ -12,6 +12,7 @@ import zipfile
 import rig
 import fixture
 
+FRAMEWORKS = {"celery", "django", "redis_lock"}  # they import theirs
 USE = """
 import sys, holdfast, holdfast.aio
 with holdfast.connect(sys.argv[1]) as hf, hf.lock("package") as lock:
@@ -103,9 +104,8 @@ class PackageTest(fixture.Case):
                 capture_output=True, text=True, timeout=100)
             self.assertEqual(status.returncode == 0, good, status.stdout)
         own = subprocess.run(
-            [python, "-m", "mypy", "--strict", "-p", "holdfast"], check=False,
-            cwd=os.path.join(rig.FOLDER, "src"), capture_output=True,
-            text=True, timeout=100)
+            [python, "-m", "mypy"], check=False, cwd=rig.FOLDER,
+            capture_output=True, text=True, timeout=100)
         self.assertEqual(own.returncode, 0, own.stdout)
 
     def test_nothing_is_needed_at_run_time(self):
@@ -113,6 +113,7 @@ class PackageTest(fixture.Case):
         src = os.path.join(rig.FOLDER, "src")
         modules = [name[:-3] for name in os.listdir(
             os.path.join(src, "holdfast")) if name.endswith(".py")]
+        modules = sorted({*modules} - FRAMEWORKS)
         for name in modules:
             run(sys.executable, "-I", "-S", "-W", "error", "-c",
                 f"import sys; sys.path.insert(0, {src!r}); "
