@@ -1,10 +1,17 @@
 """Brokers and clients for the tests: the harness of the tree."""
 
 import asyncio
+import fcntl
+import glob
 import hashlib
 import os
+import pathlib
+import site
 import socket
+import subprocess
 import sys
+import unittest
+import venv
 
 import rig
 
@@ -14,10 +21,12 @@ import holdfast  # noqa: E402
 from harness import Broker, HarnessCase, ports, shared_redis  # noqa: E402
 from holdfast import aio  # noqa: E402
 
-__all__ = ["QUICK", "Broker", "Case", "TlsBroker", "aio", "deaf", "holdfast",
-           "shared_redis", "users_line"]
+__all__ = ["QUICK", "Broker", "Case", "TlsBroker", "aio", "deaf",
+           "example", "frameworks", "holdfast", "shared_redis", "users_line"]
 
 _full = []
+FRAMEWORKS = ("redis>=5.1", "django>=4.2", "django-redis>=5.4",
+              "celery>=5.3")
 QUICK = 0.3  # s: a heartbeat whose deadline is 0.9 s
 
 
@@ -38,6 +47,39 @@ def deaf():
         full.connect_ex(listener.getsockname())
         _full.append(full)
     return listener
+
+
+def frameworks():
+    """Makes the frameworks importable; the Python that has them. They are
+    installed into the build folder once, or the tests are skipped."""
+    folder = os.path.join(rig.FOLDER, "../../../build/python-frameworks")
+    os.makedirs(folder, exist_ok=True)
+    wanted = "\n".join((sys.version, *FRAMEWORKS))
+    done = os.path.join(folder, "installed")
+    with open(os.path.join(folder, "mutex"), "w", encoding="ascii") as mutex:
+        fcntl.flock(mutex, fcntl.LOCK_EX)
+        if not os.path.exists(done) or \
+                pathlib.Path(done).read_text("utf-8") != wanted:
+            venv.create(folder, with_pip=True)
+            pip = subprocess.run(
+                [os.path.join(folder, "bin/python"), "-m", "pip", "-q",
+                 "install", *FRAMEWORKS], capture_output=True, text=True,
+                check=False)
+            if pip.returncode != 0:
+                raise unittest.SkipTest("pip install: " +
+                                        pip.stderr.splitlines()[-1])
+            pathlib.Path(done).write_text(wanted, "utf-8")
+    site.addsitedir(*glob.glob(os.path.join(
+        folder, "lib/python*/site-packages")))
+    return os.path.join(folder, "bin/python")
+
+
+def example(heading, broker):
+    """The first example under a heading of frameworks.md."""
+    text = pathlib.Path(rig.FOLDER, "frameworks.md").read_text("utf-8")
+    code = text.partition(f"## {heading}\n")[2].partition("```python\n")[2]
+    return code.partition("```")[0].replace(
+        "broker-1:4653,broker-2:4653", broker.address)
 
 
 class TlsBroker(Broker):
