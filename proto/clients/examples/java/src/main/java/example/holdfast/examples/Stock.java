@@ -1,6 +1,5 @@
 package example.holdfast.examples;
 
-import static java.time.Duration.ofMillis;
 import static java.time.Duration.ofSeconds;
 
 import example.holdfast.Ask;
@@ -97,7 +96,7 @@ public final class Stock implements AutoCloseable {
             throws SQLException, InterruptedException {
         try (Connection db = DriverManager.getConnection(URL);
                 Hold hold = hf.lock("stock/pear",
-                        Ask.plain().lease(ofMillis(300)))) {
+                        Ask.plain().lease(ofSeconds(1)))) {
             int amount = amount(db);
             reads.countDown();
             sold.await(); // the pause

@@ -125,7 +125,7 @@ class HoldfastLockedTest {
             return Optional.of("done");
         }
 
-        @HoldfastLocked(name = "'brief'", lease = "200ms")
+        @HoldfastLocked(name = "'brief'", lease = "1s")
         void brief() throws InterruptedException {
             Thread.sleep(30_000);
         }
@@ -234,10 +234,13 @@ class HoldfastLockedTest {
     }
 
     @Test
-    void aLossInterruptsTheMethodAndIsCounted() {
+    void aLossInterruptsTheMethodAndIsCounted()
+            throws InterruptedException {
         assertInstanceOf(InterruptedException.class, assertThrows(
                 LockLostException.class, stock::brief).getCause());
-        assertEquals(1, meters.counter("holdfast.lock.lost").count());
+        while (meters.counter("holdfast.lock.lost").count() != 1) {
+            Thread.sleep(5); // the interrupt is sooner
+        }
         assertTrue(meters.timer("holdfast.lock.wait").count() > 0);
         assertEquals(0, meters.counter("holdfast.moves").count());
     }
