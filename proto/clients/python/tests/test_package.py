@@ -12,7 +12,7 @@ import zipfile
 import rig
 import fixture
 
-FRAMEWORKS = {"celery", "django", "redis_lock"}  # they import theirs
+FRAMEWORKS = {"celery", "django", "django_cache", "redis_lock"}
 USE = """
 import sys, holdfast, holdfast.aio
 with holdfast.connect(sys.argv[1]) as hf, hf.lock("package") as lock:
