@@ -26,7 +26,7 @@ __all__ = ["QUICK", "Broker", "Case", "TlsBroker", "aio", "deaf",
 
 _full = []
 FRAMEWORKS = ("redis>=5.1", "django>=4.2", "django-redis>=5.4",
-              "celery>=5.3")
+              "celery[redis]>=5.3", "packaging")
 QUICK = 0.3  # s: a heartbeat whose deadline is 0.9 s
 
 
@@ -74,10 +74,11 @@ def frameworks():
     return os.path.join(folder, "bin/python")
 
 
-def example(heading, broker):
-    """The first example under a heading of frameworks.md."""
+def example(heading, broker, number=0):
+    """An example under a heading of frameworks.md."""
     text = pathlib.Path(rig.FOLDER, "frameworks.md").read_text("utf-8")
-    code = text.partition(f"## {heading}\n")[2].partition("```python\n")[2]
+    section = text.partition(f"## {heading}\n")[2]
+    code = section.split("```python\n")[number + 1]
     return code.partition("```")[0].replace(
         "broker-1:4653,broker-2:4653", broker.address)
 
