@@ -12,6 +12,7 @@ commands run in the top folder. The last line is `N passed, N failed, N
 skipped`.
 """
 
+import concurrent.futures
 import os
 import re
 import shutil
@@ -28,6 +29,7 @@ UNREACHABLE = re.compile(
     r"npm error code (ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ENETUNREACH|ETIMEDOUT)|"
     r'Could not transfer artifact|: Get "https?://\S*/@v/|'
     r"Failed to establish a new connection")
+BESIDE = 2  # clients at a time: most of their time is waiting
 COUNT = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped\s*$")
 
 
@@ -94,9 +96,14 @@ def without():
     return [0, int(required), int(not required)]
 
 
+def add(total, count):
+    total[:] = [a + b for a, b in zip(total, count)]
+
+
 def run(command, total):
-    """Runs a test, shows its output, adds its counts to the total."""
-    print(f"--- {' '.join(command)}", flush=True)
+    """Runs a test, shows its output once it has ended, adds its counts to the
+    total."""
+    shown = [f"--- {' '.join(command)}\n"]
     process = subprocess.Popen(command, cwd=TREE, stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, text=True,
                                stderr=subprocess.STDOUT, errors="replace")
@@ -108,31 +115,38 @@ def run(command, total):
         if match:
             count = [int(number) for number in match.groups()]
         else:
-            print(line, end="", flush=True)
+            shown.append(line)
     good = process.wait() == 0
     if count is None or (not good and not count[1]):
         count = [1, 0, 0] if good else \
             without() if unreachable else [0, 1, 0]
         if not good:
-            print(f"{'failed' if count[1] else 'skipped':7} {0:6.2f} s  "
-                  f"{' '.join(command)}"
-                  f"{': it reaches no registry' if unreachable else ''}",
-                  flush=True)
-    total[:] = [a + b for a, b in zip(total, count)]
+            shown.append(
+                f"{'failed' if count[1] else 'skipped':7} {0:6.2f} s  "
+                f"{' '.join(command)}"
+                f"{': it reaches no registry' if unreachable else ''}\n")
+    print("".join(shown), end="", flush=True)
+    add(total, count)
     return count
 
 
-def run_client(client, what, total):
-    """What became of it, in words."""
+def run_client(client, what):
+    """Its counts, and what became of it in words."""
+    total = [0, 0, 0]
+    return total, told_of(client, what, total)
+
+
+def told_of(client, what, total):
+    """Adds to the total what was counted of it; the words."""
     missing = client.missing()
     if missing:
         count = without()
-        total[:] = [a + b for a, b in zip(total, count)]
+        add(total, count)
         return f"{'failed' if count[1] else 'skipped'}: no {missing[0]}"
     for command in client.build:
         count = run(command, [0, 0, 0])
         if not count[0]:
-            total[:] = [a + b for a, b in zip(total, count)]
+            add(total, count)
             return f"{'failed' if count[1] else 'skipped'}: " \
                    f"{' '.join(command)}"
     if what in ("packages", "docs"):
@@ -153,13 +167,15 @@ def main(arguments):
     if not arguments or arguments[0] not in WHATS or \
             not set(arguments[1:]) <= set(known):
         sys.exit(__doc__.strip() + f"\n\nNAME is one of {' '.join(known)}")
-    total, rows = [0, 0, 0], []
     if arguments[0] in ("packages", "docs"):
         del known["aio"]  # is in the package of python
-    for name in arguments[1:] or known:
-        rows.append((name, run_client(known[name], arguments[0], total)))
+    total, names = [0, 0, 0], arguments[1:] or list(known)
+    with concurrent.futures.ThreadPoolExecutor(BESIDE) as pool:
+        rows = list(pool.map(run_client, (known[name] for name in names),
+                             [arguments[0]] * len(names)))
     print("---")
-    for name, words in rows:
+    for name, (count, words) in zip(names, rows):
+        add(total, count)
         print(f"{name:8} {words}")
     print("{} passed, {} failed, {} skipped".format(*total))
     return 1 if total[1] else 0
