@@ -164,6 +164,8 @@ def run_file(path, options):
                 return 0
             result.arm(options.timeout)
             suite.run(result)
+        except unittest.SkipTest as reason:  # of the whole file
+            result.addSkip(os.path.basename(path), str(reason))
         except (TestTimeout, Exception):  # an import that fails, most often
             result._told = False
             result._failed(os.path.basename(path), sys.exc_info())

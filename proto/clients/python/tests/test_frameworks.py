@@ -34,6 +34,8 @@ def retries(self, name):
 
 
 class FrameworkTest(fixture.Case):
+    test_timeout = 120  # a worker starts slowly on a busy machine
+
     @classmethod
     def setUpClass(cls):
         cls.redis_ = fixture.shared_redis()
