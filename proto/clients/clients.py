@@ -147,8 +147,8 @@ def told_of(client, what, total):
         count = run(command, [0, 0, 0])
         if not count[0]:
             add(total, count)
-            return f"{'failed' if count[1] else 'skipped'}: " \
-                   f"{' '.join(command)}"
+            return f"failed: {' '.join(command)}" if count[1] else \
+                f"skipped: {command[0]} reaches no registry"
     if what in ("packages", "docs"):
         return "{} passed, {} failed, {} skipped".format(*run(
             [*PACKAGES, *(["--docs"] if what == "docs" else []), client.name],
