@@ -167,9 +167,9 @@ def main(arguments):
     if not arguments or arguments[0] not in WHATS or \
             not set(arguments[1:]) <= set(known):
         sys.exit(__doc__.strip() + f"\n\nNAME is one of {' '.join(known)}")
-    if arguments[0] in ("packages", "docs"):
-        del known["aio"]  # is in the package of python
     total, names = [0, 0, 0], arguments[1:] or list(known)
+    if arguments[0] in ("packages", "docs"):  # that of python has aio, too
+        names = [name for name in names if name != "aio"]
     with concurrent.futures.ThreadPoolExecutor(BESIDE) as pool:
         rows = list(pool.map(run_client, (known[name] for name in names),
                              [arguments[0]] * len(names)))

@@ -319,6 +319,29 @@ conversation_begin(struct talk *talk)
     ck_assert_uint_eq(request, 3);
 }
 
+START_TEST(each_task_has_an_owner)
+{
+    struct holdfast_lock_options options = HOLDFAST_LOCK_DEFAULTS;
+    char owners[2][HOLDFAST_OWNER_MAX + 1];
+    struct talk talk;
+    uint64_t request;
+
+    talk_init(&talk);
+    talk_greet(&talk);
+    for (size_t i = 0; i < 2; i++) {
+        holdfast_new_owner(talk.h, owners[i]);
+        options.owner = owners[i];
+        ck_assert_int_eq(
+            holdfast_submit_lock(talk.h, "a", &options, &request), 0);
+    }
+    (void)holdfast_submit_unlock(talk.h, "a", owners[0], 5, &request);
+    ck_assert_str_eq(talk_sent(&talk), "1 LOCK a owner=~1\n2 LOCK a owner=~2\n"
+                                       "3 UNLOCK a fence=5 owner=~1\n");
+    talk_fini(&talk);
+}
+
+END_TEST
+
 START_TEST(same_events_however_the_reads_are_cut)
 {
     size_t len = sizeof(conversation) - 1;
@@ -729,6 +752,7 @@ client_suite(void)
     tcase_add_test(words, numbers_are_strict);
     tcase_add_test(words, addresses);
     suite_add_tcase(suite, words);
+    tcase_add_test(lines, each_task_has_an_owner);
     tcase_add_test(lines, same_events_however_the_reads_are_cut);
     tcase_add_test(lines, same_events_byte_by_byte);
     tcase_add_test(lines, requests_as_they_are_written);

@@ -120,6 +120,7 @@ struct holdfast {
     bool unknown;     /* this broker has not answered AUTH with OK */
     bool user_denied; /* AUTH was refused, which ended the session */
     uint64_t heartbeat_ms;
+    uint64_t owner_last; /* of holdfast_new_owner() */
     uint64_t generation; /* the number of the connection, for HELLO gen= */
     bool final;          /* the session ends with this connection */
     bool away;           /* AWAY was reported, and BACK was not */

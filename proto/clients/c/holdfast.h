@@ -74,6 +74,7 @@ extern "C" {
 #define HOLDFAST_NAMES_MAX  16
 
 #define HOLDFAST_KEEP_MAX_MS      3600000
+#define HOLDFAST_HEARTBEAT_MS     2000 /* for programs with a loop */
 #define HOLDFAST_HEARTBEAT_MIN_MS 100
 #define HOLDFAST_HEARTBEAT_MAX_MS 3600000
 
@@ -220,7 +221,14 @@ struct holdfast_options {
      * silent host. 30 s lets a broker restart.
      */
     uint64_t keep_ms;
-    uint64_t heartbeat_ms; /* the broker sends PINGs at this pace; 0: none */
+    /*
+     * The broker sends PINGs at this pace, which holdfast_process() answers.
+     * After three of them without a byte the session ends, with its locks. 0:
+     * none, since a program may work for longer between two calls. A program
+     * with a loop uses HOLDFAST_HEARTBEAT_MS. Then the locks of a stopped
+     * process, or of a host that is cut off, are free after 6 s.
+     */
+    uint64_t heartbeat_ms;
     /*
      * User and secret, for a broker with users; both or neither. AUTH comes
      * first on each connection. If the broker refuses it, the connection ends:
@@ -285,6 +293,13 @@ bool holdfast_is_refused(const struct holdfast *h);
 
 /* CLOCK_BOOTTIME in ms. */
 uint64_t holdfast_now_ms(const struct holdfast *h);
+
+/*
+ * Makes an owner that no other lock of the session has, such as "~7". Two locks
+ * of one owner on one name are one hold, entered twice. So give each task of a
+ * program its own owner, in the options and in the calls about the hold.
+ */
+void holdfast_new_owner(struct holdfast *h, char owner[HOLDFAST_OWNER_MAX + 1]);
 
 /* The defaults of struct holdfast_lock_options, as for NULL. */
 #define HOLDFAST_LOCK_DEFAULTS                                                \

@@ -6,6 +6,8 @@
 
 #include "proto/clients/c/client.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <time.h>
 
 uint64_t
@@ -51,4 +53,10 @@ holdfast_session_serves(const struct holdfast *h)
     return !holdfast_session_known(h) &&
            (h->link == LINK_CONNECTING || h->link == LINK_SHAKING ||
                h->link == LINK_GREETING);
+}
+
+void
+holdfast_new_owner(struct holdfast *h, char owner[HOLDFAST_OWNER_MAX + 1])
+{
+    (void)snprintf(owner, HOLDFAST_OWNER_MAX + 1, "~%" PRIu64, ++h->owner_last);
 }

@@ -16,15 +16,15 @@
 static struct driver_item *
 item_create(char **words, enum driver_kind kind)
 {
-    static unsigned owners;
     struct driver_item *item = calloc(1, sizeof(*item));
     const char *owner = driver_key(words, "owner");
 
     if (item == NULL)
         abort();
     (void)snprintf(item->id, sizeof(item->id), "%s", words[1]);
-    (void)snprintf(item->owner, sizeof(item->owner), "~%u", ++owners);
-    if (owner != NULL)
+    if (owner == NULL)
+        holdfast_new_owner(driver_h, item->owner);
+    else
         (void)snprintf(item->owner, sizeof(item->owner), "%s", owner);
     for (char **word = words + 2; *word != NULL && strchr(*word, '=') == NULL &&
                                   item->name_count < HOLDFAST_NAMES_MAX;
@@ -109,7 +109,7 @@ act_lock(char **words)
     const char *names[HOLDFAST_NAMES_MAX];
     const char *owner = driver_key(words, "owner");
 
-    /* The library leaves owners to its user: here to this driver. */
+    /* Those are of holdfast_new_owner(). */
     if (owner != NULL && owner[0] == '~') {
         item_refuse(item, HOLDFAST_BAD_ARGUMENT);
         return;

@@ -19,9 +19,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CONNECT_MS   30000
-#define HEARTBEAT_MS 2000
-#define LINE_BYTES   8192
+#define CONNECT_MS 30000
+#define LINE_BYTES 8192
 
 static struct holdfast_tls *tls;
 
@@ -68,8 +67,8 @@ act_connect(char **words)
         .address = words[1],
         .name = driver_key(words, "name"),
         .keep_ms = driver_duration(driver_key(words, "keep"), 0),
-        .heartbeat_ms =
-            driver_duration(driver_key(words, "heartbeat"), HEARTBEAT_MS),
+        .heartbeat_ms = driver_duration(
+            driver_key(words, "heartbeat"), HOLDFAST_HEARTBEAT_MS),
         .user = driver_key(words, "user"),
         .secret = driver_key(words, "secret"),
         .transport = transport(words),
