@@ -127,6 +127,7 @@ def module_files(top):
 def build_java():
     """A repository of Maven: jars with sources and javadoc, and their poms."""
     run("mvn", "-q", "-f", "proto/clients/java", "-DskipTests",
+        "-pl", "!:holdfast-examples",
         "-Dmaven.install.skip=true",
         f"-DaltDeploymentRepository=build::default::file:{fresh('java')}",
         "deploy")
