@@ -64,10 +64,11 @@ struct check_hold {
     uint32_t limit;
     uint32_t permits;
     bool shared;
-    bool upgradable; /* and it is the only one of these */
-    uint64_t below;  /* fence of the hold that it upgrades; 0: none */
-    bool part;       /* tree=1: it fits those of names above */
-    bool detached;   /* nobody's: it stands in Redis until then */
+    bool upgradable;   /* and it is the only one of these */
+    uint64_t below;    /* fence of the hold that it upgrades; 0: none */
+    bool part;         /* tree=1: it fits those of names above */
+    bool detached;     /* nobody's: it stands in Redis until then */
+    uint64_t asked_us; /* a detached one: it may stand since then */
     enum fault doom; /* an order took it away already; FAULT_COUNT: none did */
 };
 

@@ -243,6 +243,7 @@ check_believes(
         .below = hold->below,
         .part = hold->part,
         .detached = hold->detached,
+        .asked_us = hold->asked_us,
         .doom = check_is_broken(check, hold->lock, hold->fence)
                     ? FAULT_order_break
                     : hold->doom,

@@ -169,9 +169,9 @@ detached_judge(struct check *check, uint32_t lock, const struct version *before,
         const char *wrong = detached_wrong_now(check, lock, version, belief);
         if (wrong == NULL)
             continue;
-        if (detached_broken(check, lock, belief->fence, belief->began_us,
+        if (detached_broken(check, lock, belief->fence, belief->asked_us,
                 belief->who, wrong))
-            belief->doom = detached_excuse(check, lock, belief->began_us);
+            belief->doom = detached_excuse(check, lock, belief->asked_us);
         else
             belief->until_us = now_us;
     }

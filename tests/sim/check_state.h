@@ -46,9 +46,10 @@ struct belief {
     uint32_t most;    /* and may still have in a record */
     bool shared;
     bool upgradable;
-    uint64_t below;  /* fence of the hold that it upgrades; 0: none */
-    bool part;       /* tree=1: it fits those of names above */
-    bool detached;   /* nobody's: it stands in Redis until then */
+    uint64_t below;    /* fence of the hold that it upgrades; 0: none */
+    bool part;         /* tree=1: it fits those of names above */
+    bool detached;     /* nobody's: it stands in Redis until then */
+    uint64_t asked_us; /* a detached one */
     bool doubted;    /* somebody else believed while its process was stopped */
     enum fault doom; /* an order has taken it away; FAULT_COUNT: none */
     char who[16];

@@ -339,6 +339,9 @@ was_free(const struct check *check, uint32_t lock, uint64_t seen)
 
     if (check->world->plan.quorum != 0 || seen == 0)
         return true; /* nobody had had it before */
+    if (excuse_since(check, PROMISE_WATCH, LOST, subject->version.written_us) !=
+        FAULT_COUNT)
+        return true; /* the record may be lost since it was written */
     for (uint64_t i = seen - 1; i < subject->history_count; i++)
         if (holders_match(
                 subject, &subject->history[i], 0, 0, check_clock_ms(machine)))

@@ -121,6 +121,7 @@ detached_granted(
         .permits = request->wish.permits,
         .shared = request->wish.shared,
         .detached = true,
+        .asked_us = request->true_sent_us,
         .doom = FAULT_COUNT,
     };
     baton->belief = check_believes(check, &hold, until_us);
