@@ -55,9 +55,7 @@ class PackageTest(fixture.Case):
             try:
                 run(python, "-m", "pip", "-q", "install", *packages)
             except subprocess.CalledProcessError as error:
-                raise unittest.SkipTest(
-                    f"pip install {' '.join(packages)}: "
-                    f"{error.stderr.splitlines()[-1]}") from None
+                raise fixture.no_index(error.stderr) from None
         return python
 
     def test_wheel_and_sdist(self):
