@@ -82,6 +82,8 @@ class Verdict:
         self.unknown_replies = 0
         self.longest_unobtainable = 0.0
         self.answers = collections.Counter()
+        self.holders = collections.Counter()  # holds of a kind of client
+        self.ends = collections.Counter()     # why they ended
 
     @property
     def ok(self):
@@ -328,6 +330,8 @@ def check(run):
         for hold in read_holds(client, events, kills, verdict):
             holds[hold.lock].append(hold)
             verdict.holds += 1
+            verdict.holders[client.rstrip("0123456789")] += 1
+            verdict.ends[hold.why] += 1
         for grant in read_grants(client, events):
             grants[grant[3]].append(grant)
             verdict.acquisitions += 1

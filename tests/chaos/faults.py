@@ -161,7 +161,7 @@ class Chaos:
         def note(kind, at, **more):
             self.probe_events.append({"t": at, "e": kind, **more})
 
-        with Client(world.brokers[conn % 3].address) as client:
+        with Client(world.brokers[conn % len(world.brokers)].address) as client:
             asked = time.monotonic()
             for tag, lock in left.items():
                 note("ask", asked, conn=conn, tag=tag, verb="LOCK", lock=lock)

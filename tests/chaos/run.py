@@ -3,6 +3,7 @@
 
     run.py [--minutes M] [--seed S] [--topology single|cluster|quorum]
            [--faults NAME,...] [--clients N] [--record FILE] [--keep FOLDER]
+           [--languages]
 
 Starts Redis (one, a cluster of three masters with a replica each, or a quorum
 of three) and three holdfastd ($HOLDFASTD or build/holdfastd). Thirty client
@@ -22,6 +23,9 @@ Anything else is a violation; the histories are then kept. As root each server
 has a host of its own, a network namespace. Without root, cuts and the full
 disk are left out, and relays disturb the network. Nothing of the machine is
 changed.
+
+--languages: the clients are those of proto/clients, at two brokers before a
+cluster, by their conformance drivers (languages.py). Their workload is `mutex`.
 
 --faults takes beginnings of names, such as `redis.,client.kill`. --record adds
 one line of JSON to a file; `--sum FILE` adds such lines up. The exit status is
@@ -47,6 +51,8 @@ sys.path.insert(0, HERE)
 
 import checker  # noqa: E402
 import faults  # noqa: E402
+import languages  # noqa: E402
+from harness import Client  # noqa: E402
 from harness.broker import SANITIZER_TEXTS, broker_path  # noqa: E402
 from harness.processes import sweep_folders, temp_folder  # noqa: E402
 from worker import Worker  # noqa: E402
@@ -66,9 +72,10 @@ def parse(argv):
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--seed", type=int)
     parser.add_argument("--topology", choices=("single", "cluster", "quorum"),
-                        default="single")
+                        help="single, or cluster with --languages")
     parser.add_argument("--faults")
-    parser.add_argument("--clients", type=int, default=30)
+    parser.add_argument("--clients", type=int)
+    parser.add_argument("--languages", action="store_true")
     parser.add_argument("--record")
     parser.add_argument("--keep")
     parser.add_argument("--sum", metavar="FILE")
@@ -76,7 +83,13 @@ def parse(argv):
                         help=argparse.SUPPRESS)
     parser.add_argument("--plain", action="store_true",
                         help="no namespaces, as without root")
-    return parser.parse_args(argv)
+    options = parser.parse_args(argv)
+    options.topology = options.topology or (
+        "cluster" if options.languages else "single")
+    options.clients = options.clients or (12 if options.languages else 30)
+    if options.languages:
+        options.faults = options.faults or languages.FAULTS
+    return options
 
 
 def go_inside(argv):
@@ -137,7 +150,7 @@ def gather(world, chaos):
     histories["probe"] = chaos.probe_events
     return {
         "lease": world.lease, "grace": GRACE, "late_read": LATE_READ,
-        "unobtainable": world.lease + UNOBTAINABLE,
+        "unobtainable": world.lease + UNOBTAINABLE + world.linger,
         "histories": histories, "writes": read_lines(world.register_log),
         "final": final_values(world), "world": world.events}
 
@@ -145,14 +158,26 @@ def gather(world, chaos):
 def stop_clients(world):
     """They finish what they do; who does not is killed."""
     for worker in world.workers:
-        worker.process.asked_to_end = True
-        worker.process.popen.terminate()
+        worker.finish()
     deadline = time.monotonic() + 20
     for worker in world.workers:
         try:
             worker.process.wait(max(0.1, deadline - time.monotonic()))
         except AssertionError:
             worker.kill()
+
+
+def leaks(world):
+    """Nobody is left: no broker has a hold or a wait."""
+    bound = time.monotonic() + world.lease + UNOBTAINABLE + world.linger
+    for broker in world.brokers:
+        with Client(broker.address) as client:
+            items = True
+            while items and time.monotonic() < bound:
+                items = client.ok("LOCKS").items
+                time.sleep(0.05)
+            for item in items:
+                world.broken(f"{broker.name}: a leaked hold: {item.line}")
 
 
 def sanitizer_reports(world):
@@ -168,8 +193,9 @@ def sanitizer_reports(world):
 def run(options):
     """(world, verdict, seconds, rounds)."""
     clock = build_clock(temp_folder())
-    world = World(options.topology, options.seed, options.inside,
-                  options.clients, clock)
+    kind = languages.World if options.languages else World
+    world = kind(options.topology, options.seed, options.inside,
+                 options.clients, clock)
     wanted = options.faults.split(",") if options.faults else None
     try:
         begin = time.monotonic()
@@ -190,6 +216,7 @@ def run(options):
                       flush=True)
         seconds = time.monotonic() - begin
         stop_clients(world)
+        leaks(world)
         sanitizer_reports(world)
         run_data = gather(world, chaos)
         verdict = checker.check(run_data)
@@ -230,6 +257,7 @@ def record_of(options, world, verdict, seconds, rounds):
         "client_starts": sum(w.starts for w in world.workers),
         "faults": dict(sorted(world.counts.items())),
         "answers": dict(verdict.answers),
+        "holders": dict(verdict.holders), "ends": dict(verdict.ends),
         "excused": dict(verdict.excused),
         "violations": len(verdict.violations),
         "longest_unobtainable_s": round(verdict.longest_unobtainable, 2),
@@ -268,6 +296,8 @@ def tell(record):
           f"{record['client_starts']} client processes")
     print(f"faults: {table(record['faults'])}")
     print(f"answers to LOCK: {table(record['answers'])}")
+    print(f"holds: {table(record['holders'])}")
+    print(f"ends of holds: {table(record['ends'])}")
     print(f"writes acknowledged: {record['writes']}, of them fenced "
           f"{record['fenced_writes']}; refused {record['refused_writes']}")
     print(f"LOST read late: {record['late_reads']}")
@@ -285,6 +315,8 @@ def main(argv):
     if options.seed is None:
         options.seed = random.SystemRandom().randrange(1 << 31)
         argv = [*argv, "--seed", str(options.seed)]
+    if options.languages and not options.inside:
+        languages.build()
     if not options.inside and not options.plain:
         go_inside(argv)
     if not os.access(broker_path(), os.X_OK):

@@ -188,6 +188,11 @@ class Worker:
         self.world.note("kill", client=self.name)
         self.process.kill()
 
+    def finish(self):
+        """Asks it to end."""
+        self.process.asked_to_end = True
+        self.process.popen.terminate()
+
 
 def key_of(lock):
     return f"holdfast:{{{lock}}}"
@@ -195,6 +200,10 @@ def key_of(lock):
 
 class World:
     """All of it; `inside`: there are namespaces and mounts of our own."""
+
+    broker_count = BROKERS
+    worker = Worker
+    linger = 0.0  # s that the lock of a client may outlast it, beyond a lease
 
     def __init__(self, topology, seed, inside, clients=30,
                  clock_library=None):
@@ -272,7 +281,7 @@ class World:
             "redis.settle": None,  # as it is by default
             "log.level": "info",
         }
-        for number in range(BROKERS):
+        for number in range(self.broker_count):
             redis = [nodes[number]] if self.topology == "single" else nodes
             broker = ChaosBroker(self, f"broker{number}", redis, overrides)
             self.brokers.append(broker)
@@ -305,7 +314,7 @@ class World:
         self.nodes.append(node)
         node.start()
         self.redis_relay = Relay(self, "redis-relay", "redis0",
-                                 [node.address] * BROKERS)
+                                 [node.address] * self.broker_count)
         self.relays.append(self.redis_relay)
         return self.redis_relay.addresses
 
@@ -317,7 +326,7 @@ class World:
         self.client_relay = Relay(self, "client-relay", "relay", direct)
         self.relays.append(self.client_relay)
         for number in range(self.client_count):
-            self.workers.append(Worker(
+            self.workers.append(self.worker(
                 self, number, self.client_relay.addresses
                 if number % 3 == 2 else direct))
         for worker in self.workers:

@@ -122,10 +122,11 @@ def children_of(pid):
 
 
 class Process:
-    """One child. `log_path` None: our output. `pass_fds`: what it inherits."""
+    """One child. `log_path` None: our output. `stdout` has its output in
+    place of the log. `pass_fds`: what it inherits."""
 
     def __init__(self, argv, log_path=None, env=None, cwd=None, name=None,
-                 stdin=subprocess.DEVNULL, pass_fds=()):
+                 stdin=subprocess.DEVNULL, stdout=None, pass_fds=()):
         self.name = name or os.path.basename(argv[0])
         self.argv = list(argv)
         self.log_path = log_path
@@ -134,8 +135,8 @@ class Process:
             out = None
             if log_path is not None:
                 out = stack.enter_context(open(log_path, "ab"))
-            self.popen = _spawn(self.argv, stdin=stdin, stdout=out, stderr=out,
-                                env=env, cwd=cwd, pass_fds=pass_fds)
+            self.popen = _spawn(self.argv, stdin=stdin, stdout=stdout or out,
+                                stderr=out, env=env, cwd=cwd, pass_fds=pass_fds)
         _live.append((os.getpid(), self))
 
     @property
