@@ -35,7 +35,14 @@ func (list *Renewals) Answered(r *Request, why Failure, old Time) Time {
 		return other == r
 	})
 	switch why.Code {
-	case "UNAVAILABLE", "INDOUBT", "INTERNAL":
+	case "":
+		return old
+	case "UNAVAILABLE", "INDOUBT", "INTERNAL", CodeGone, CodeClosed,
+		CodeProtocol:
+		return min(old, r.bound)
+	}
+	// Of a first sending without an answer, only a CLAIM could tell.
+	if r.again && r.Hold == nil {
 		return min(old, r.bound)
 	}
 	return old

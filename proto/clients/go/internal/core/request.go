@@ -1,6 +1,7 @@
 package core
 
 import (
+	"slices"
 	"sort"
 	"strconv"
 	"time"
@@ -242,7 +243,12 @@ func (c *Core) Cancel(now Time, r *Request) bool {
 	}
 	r.abandoned = true
 	if !r.waits() {
-		return true // it is carried out all the same
+		if r.Hold == nil && r.Lease > 0 { // nobody would know its bound
+			c.parked = slices.DeleteFunc(c.parked, func(other *Request) bool {
+				return other == r && !r.again
+			})
+		}
+		return true // it is carried out all the same, once it was sent
 	}
 	for i, other := range c.parked {
 		if other == r && !r.again {
