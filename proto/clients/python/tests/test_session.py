@@ -152,6 +152,18 @@ class DeadlineTest(rig.CoreTest):
         self.assertAlmostEqual(call.holds[0].left(r.now), 0.988)
         r.core.lost("test")  # nobody knows what was done
         self.assertAlmostEqual(call.holds[0].left(r.now), 0.988)
+        self.assertFalse(call.holds[0].renewals)  # a later OK counts
+
+    def test_renew_of_a_detached_hold_that_was_sent_twice(self):
+        r = rig.Rig(keep=30).open()
+        call = r.core.lock(("a",), lease=60, detached=True)
+        r.says("2 OK fence=7 ttl_ms=59398 count=1 lease_ms=59398").sent()
+        r.core.detached("RENEW", call.holds[0], 5)
+        r.sent()
+        again, = r.move()
+        self.assertIn("RENEW a fence=7", again)
+        r.says(f"{again.split()[0]} ERR LIMIT retry=1")
+        self.assertLess(call.holds[0].left(r.now), 5)  # by the first one
 
     def test_pong(self):
         r = rig.Rig().open()

@@ -163,6 +163,8 @@ class Calls:
 
     def _finish(self, call: Call,
                 error: Optional[HoldfastError] = None) -> None:
+        if call.hold is not None:
+            call.hold.doubt(call)
         if call.done:
             return
         if error is not None:

@@ -208,14 +208,15 @@ class Holds(Calls):
                   error: Optional[HoldfastError]) -> None:
         hold = call.hold
         assert hold is not None
-        end = hold.renewals.pop(call)
+        # Of a detached hold that was asked for twice no CLAIM tells more.
+        if error is None or not (error.code in DOUBTS or
+                                 call.detached and call.again):
+            hold.renewals.pop(call, None)
         if error is None:
             hold.outlasts = line.number("lease_ms") > line.number("ttl_ms")
             ttl = line.seconds("ttl_ms")
             self._date(hold, call.sent, ttl)
             self._ping_at = min(self._ping_at, call.sent + self._pause(ttl))
-        elif error.code in DOUBTS:  # it may have the new end
-            hold.told = min(hold.told, end)
         self._finish(call, error)
 
     def _on_lost(self, line: Line) -> None:

@@ -69,6 +69,10 @@ class Hold:
         return min(self.told, *self.renewals.values()) if self.renewals \
             else self.told
 
+    def doubt(self, call: Call) -> None:
+        """A RENEW without a certain answer may have been carried out."""
+        self.told = min(self.told, self.renewals.pop(call, FOREVER))
+
     def left(self, now: float) -> float:
         """Seconds for which it can be relied on; 0: not any more."""
         if self.lost is not None or self.released:
