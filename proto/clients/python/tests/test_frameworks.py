@@ -10,6 +10,7 @@ import rig
 from fixture import holdfast
 
 PYTHON = fixture.frameworks()
+import celery  # noqa: E402
 import django  # noqa: E402
 from django import conf  # noqa: E402
 
@@ -90,6 +91,23 @@ class FrameworkTest(fixture.Case):
                 count("a")
             count.lock_busy = "skip"
             self.assertIsNone(count.delay("a").get())
+
+    def test_celery_usage(self):
+        app = celery.Celery("usage")
+        app.conf.task_always_eager = True
+
+        def task(**options):
+            @app.task(base=HoldfastTask, lock="x", **options)
+            def works():
+                self.fail("it has no lock")
+            return works
+
+        with self.assertRaisesRegex(holdfast.UsageError, "use retry, skip"):
+            task(name="odd", lock_busy="never").apply()
+        with self.assertRaisesRegex(holdfast.UsageError, "app.conf.holdfast"):
+            task(name="unset").apply(throw=True)
+        with self.assertRaisesRegex(holdfast.UsageError, "no task runs"):
+            held()
 
     def test_celery_worker(self):
         folder = self.folder()

@@ -27,18 +27,26 @@ _held: contextvars.ContextVar[Lock] = contextvars.ContextVar("holdfast")
 
 def held() -> Lock:
     """The lock of the running task: its fence, and check()."""
-    return _held.get()
+    lock = _held.get(None)
+    if lock is None:
+        raise errors.UsageError("no task runs here, or it has no lock=")
+    return lock
 
 
 @functools.lru_cache(maxsize=None)
 def _client(app: Any) -> Once:
-    return Once(lambda: app.conf.get("holdfast") or {})
+    def options() -> Any:
+        if "holdfast" not in app.conf:
+            raise errors.UsageError("app.conf.holdfast is not set")
+        return app.conf["holdfast"]
+    return Once(options)
 
 
 class HoldfastTask(Task):
     """A task with these options:
 
     lock: the name, which may have the arguments: "stock-{0}", "job-{day}".
+        Without it the task runs without a lock.
     lock_wait: seconds that the worker waits for it. 0: not at all.
     lock_busy: what happens if the lock is held: "retry" puts the task back, as
         self.retry() does, "skip" ends it with None, "raise" fails it. Without
@@ -54,6 +62,15 @@ class HoldfastTask(Task):
     lock_busy = "retry"
     lock_lost = "raise"
     lock_options: LockArgs = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        for option, words in (("lock_busy", ("retry", "skip", "raise")),
+                              ("lock_lost", ("raise", "retry"))):
+            word = getattr(cls, option)
+            if word not in words:
+                raise errors.UsageError(
+                    f"{option}={word!r}; use {', '.join(words)}")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the task under its lock."""
