@@ -184,9 +184,11 @@ export default class Redlock extends EventEmitter {
     const [held] = await this.lock(resources,
       rest.length > 1 ? rest[0] as Partial<Settings> : undefined);
     const signal: RedlockAbortSignal = held.signal;
-    signal.addEventListener("abort", () => {
+    const fails = () => {
       signal.error = signal.reason;
-    });
+    };
+    signal.addEventListener("abort", fails);
+    if (signal.aborted) fails();
     try {
       return await routine(signal, held);
     } finally {
