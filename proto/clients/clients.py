@@ -30,6 +30,9 @@ UNREACHABLE = re.compile(
     r'Could not transfer artifact|: Get "https?://\S*/@v/|'
     r"Failed to establish a new connection")
 BESIDE = 2  # clients at a time: most of their time is waiting
+# What go, Maven and the tests' own runners say of a test that failed.
+FAILED = re.compile(r"^\s*--- FAIL|Tests run:.*(Failures|Errors): [1-9]|"
+                    r"^failed +[\d.]+ s  ")
 COUNT = re.compile(r"^(\d+) passed, (\d+) failed, (\d+) skipped\s*$")
 
 
@@ -108,15 +111,17 @@ def run(command, total):
                                stdout=subprocess.PIPE, text=True,
                                stderr=subprocess.STDOUT, errors="replace")
     count = None
-    unreachable = False
+    unreachable = failed = False
     for line in process.stdout:
         match = COUNT.match(line)
         unreachable = unreachable or bool(UNREACHABLE.search(line))
+        failed = failed or bool(FAILED.search(line))
         if match:
             count = [int(number) for number in match.groups()]
         else:
             shown.append(line)
     good = process.wait() == 0
+    unreachable = unreachable and not failed
     if count is None or (not good and not count[1]):
         count = [1, 0, 0] if good else \
             without() if unreachable else [0, 1, 0]
