@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 
 from harness import Process
 from harness.broker import TREE
@@ -266,14 +267,21 @@ class LanguageWorker(chaos_world.Worker):
 class Hub(threading.Thread):
     """Reads what the drivers say, and moves their lanes on."""
 
-    def __init__(self):
+    def __init__(self, world):
         super().__init__(daemon=True)
+        self.world = world
         self.lock = threading.RLock()
         self.selector = selectors.DefaultSelector()
         self.selector.register(os.pipe()[0], selectors.EVENT_READ)
         self.workers = []
 
     def run(self):
+        try:
+            self.turns()
+        except Exception:
+            self.world.broken(f"no turns more: {traceback.format_exc()}")
+
+    def turns(self):
         while True:
             ready = self.selector.select(0.01)
             with self.lock:
@@ -299,7 +307,7 @@ class World(chaos_world.World):
         self.locks = [f"mutex/{n}" for n in range(LOCKS)]
 
     def start_clients(self):
-        self.hub = Hub()
+        self.hub = Hub(self)
         super().start_clients()
         self.hub.workers = self.workers
         self.hub.start()
