@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 import contextvars
-import functools
 import inspect
 from typing import Any, Callable, Optional
 
@@ -33,13 +32,13 @@ def held() -> Lock:
     return lock
 
 
-@functools.lru_cache(maxsize=None)
 def _client(app: Any) -> Once:
     def options() -> Any:
         if "holdfast" not in app.conf:
             raise errors.UsageError("app.conf.holdfast is not set")
         return app.conf["holdfast"]
-    return Once(options)
+    once: Once = vars(app).setdefault("_holdfast", Once(options))
+    return once
 
 
 class HoldfastTask(Task):

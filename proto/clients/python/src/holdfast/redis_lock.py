@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import logging
 import threading
 import weakref
@@ -293,11 +292,13 @@ def lock_class(client: threads.Holdfast) -> Type[Lock]: ...
 def lock_class(client: aio.Holdfast) -> Type[AsyncLock]: ...
 
 
-@functools.lru_cache(maxsize=None)
 def lock_class(client: Union[threads.Holdfast, aio.Holdfast]) -> Any:
     """The class for `lock_class=` of redis-py: its locks are the client's."""
-    waits = isinstance(client, aio.Holdfast)
-    base: Type[_Base] = AsyncLock if waits else Lock
-    return type(base.__name__, (base,), {
-        "client": client, "held": weakref.WeakValueDictionary(),
-        "watching": asyncio.Lock() if waits else threading.Lock()})
+    known = vars(client)  # each client has one, for as long as itself
+    if "_lock_class" not in known:
+        waits = isinstance(client, aio.Holdfast)
+        base: Type[_Base] = AsyncLock if waits else Lock
+        known.setdefault("_lock_class", type(base.__name__, (base,), {
+            "client": client, "held": weakref.WeakValueDictionary(),
+            "watching": asyncio.Lock() if waits else threading.Lock()}))
+    return known["_lock_class"]
