@@ -1,9 +1,11 @@
 """Locks for threads, at a real broker."""
 
+import concurrent.futures
 import linecache
 import os
 import queue
 import signal
+import socket
 import sys
 import threading
 import time
@@ -11,6 +13,7 @@ import unittest
 
 import fixture
 from fixture import holdfast
+from holdfast import once
 
 
 class LockTest(fixture.Case):
@@ -494,6 +497,53 @@ class LockTest(fixture.Case):
                     pass
                 at += 1
             self.assertGreater(at, least)
+
+    def test_one_attempt_for_all_who_wait(self):
+        """As frameworks connect: three threads, and a peer that is silent."""
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            client = once.Once(lambda: {
+                "addresses": "127.0.0.1:%d" % silent.getsockname()[1],
+                "timeout": 2})
+            with concurrent.futures.ThreadPoolExecutor(3) as pool:
+                errors = [task.exception() for task in [
+                    pool.submit(client) for _ in range(3)]]
+        self.assertIsInstance(errors[0], holdfast.Unavailable)
+        self.assertEqual(len(set(map(id, errors))), 1)
+
+    def test_interrupt_at_each_line_of_a_release(self):
+        other, lock = self.connect(self.broker_), self.hf.lock("a", wait=5)
+
+        def ended(at):
+            """Whether release() ended, with Ctrl-C at that line."""
+            left = [at]
+
+            def trace(frame, kind, _argument):
+                if frame.f_code.co_name not in ("ask", "make", "_read_own"):
+                    return None
+                left[0] -= kind == "line" and "mutex:" not in linecache.getline(
+                    frame.f_code.co_filename, frame.f_lineno)
+                if left[0] == 0:
+                    sys.settrace(None)
+                    raise KeyboardInterrupt
+                return trace
+
+            try:
+                sys.settrace(trace)
+                lock.release()
+                return True
+            except KeyboardInterrupt:
+                return False
+            finally:
+                sys.settrace(None)
+
+        at, over = 0, False
+        while not over:
+            at += 1
+            lock.acquire()
+            over = ended(at)
+            with self.subTest(at=at), other.lock("a", wait=5):
+                self.assertFalse(lock.held)
+        self.assertGreater(at, 20)
 
     def test_object_that_holds_nothing(self):
         lock = self.hf.lock("a")

@@ -82,20 +82,27 @@ class Lock(View):
         self._must_hold()
         if delay is not None:
             check_seconds("delay", delay, api.DAY)
-        self._taken = False
-        core = self._client.core
+        core, engine = self._client.core, self._client.engine
         lost = None if confirm else self.lost
 
         def make() -> List[Call]:
+            if not self._taken:
+                return []
             for hold in self._holds:
                 if self in hold.users:
                     hold.users.remove(self)
-            return [core.unlock(hold, delay) for hold in self._holds]
+            calls = [core.unlock(hold, delay) for hold in self._holds]
+            self._taken = False
+            return calls
 
-        if confirm:
-            self._client.engine.ask(make, RELEASE_S)
-            return
-        self._client.engine.do(make)
+        try:
+            if confirm:
+                engine.ask(make, RELEASE_S)
+                return
+            engine.do(make)
+        except BaseException:  # Ctrl-C may come at any time
+            engine.do(make)
+            raise
         if lost is not None:
             raise errors.LockLost(names=(self.name,), why=lost)
 
