@@ -207,10 +207,8 @@ op_give_up(struct store *store, struct op *op, uint64_t now_us)
 static void
 op_due(struct store *store, struct op *op, uint64_t now_us)
 {
-    uint64_t until_us = op->deadline_us;
+    uint64_t until_us = op_end_by(op, op->deadline_us);
 
-    if (op->end_us > 0 && op->end_us < until_us)
-        until_us = op->end_us;
     if (op_own(op)->at_node != NODE_NONE) {
         op_dequeue(store, op);
     } else {

@@ -20,6 +20,12 @@ op_begin(struct op *op)
 }
 
 uint64_t
+op_end_by(const struct op *op, uint64_t due_us)
+{
+    return op->end_us > 0 && op->end_us < due_us ? op->end_us : due_us;
+}
+
+uint64_t
 queue_due_us(const struct store *store, const struct op *op, uint16_t index,
     uint64_t now_us)
 {
@@ -29,7 +35,7 @@ queue_due_us(const struct store *store, const struct op *op, uint16_t index,
     if ((conn_answers(conn) || conn->again) &&
         due_us < now_us + store->settings.command_timeout_us)
         due_us = now_us + store->settings.command_timeout_us;
-    return op->end_us > 0 && op->end_us < due_us ? op->end_us : due_us;
+    return op_end_by(op, due_us);
 }
 
 uint64_t
@@ -40,7 +46,7 @@ route_due_us(const struct store *store, const struct op *op)
     if (store->anew_us == 0 || store->master != NODE_NONE ||
         named_us < op->deadline_us)
         return op->deadline_us;
-    return op->end_us > 0 && op->end_us < named_us ? op->end_us : named_us;
+    return op_end_by(op, named_us);
 }
 
 void

@@ -11,6 +11,9 @@
 /* Begins the store's part of an operation that is nowhere. */
 void op_begin(struct op *op);
 
+/* That time, or the operation's own end where it is sooner. */
+uint64_t op_end_by(const struct op *op, uint64_t due_us);
+
 /* Until when an operation stays at the node. A node that answers, or is tried
  * once more, has at least the command time-out. */
 uint64_t queue_due_us(const struct store *store, const struct op *op,
