@@ -238,6 +238,25 @@ func TestWantedAndRenew(t *testing.T) {
 	}
 }
 
+func TestWorkOfALeaderEndsWithAnErrorOfItsOwn(t *testing.T) {
+	address, _ := newRig(t).broker()
+	ctx := within(t, 20*time.Second)
+	c := dial(t, address)
+	other, err := c.Lock(ctx, "of work")
+	expect(t, err, nil)
+	expect(t, other.Renew(ctx, 50*time.Millisecond), nil)
+	<-other.Context().Done()
+	times := 0
+	err = c.Lead(ctx, "leader", func(context.Context, *Lock) error {
+		times++
+		return other.Check()
+	})
+	expect(t, err, ErrLost)
+	if times != 1 {
+		t.Errorf("the work ran %d times", times)
+	}
+}
+
 func TestLead(t *testing.T) {
 	address, _ := newRig(t).broker()
 	ctx := within(t, 20*time.Second)

@@ -20,19 +20,22 @@ func (c *Client) Do(ctx context.Context, name string,
 	if err != nil {
 		return err
 	}
-	return lock.do(ctx, work)
+	_, err = lock.do(ctx, work)
+	return err
 }
 
+// do also tells whether the lock itself was lost.
 func (l *Lock) do(ctx context.Context,
-	work func(ctx context.Context, lock *Lock) error) (err error) {
+	work func(ctx context.Context, lock *Lock) error) (gone bool, err error) {
 	defer func() {
 		why := l.Check()
 		release := l.Unlock(context.WithoutCancel(ctx))
+		gone = errors.Is(why, ErrLost)
 		switch {
-		case errors.Is(why, ErrLost) || errors.Is(why, ErrClosed):
+		case gone || errors.Is(why, ErrClosed):
 			err = errors.Join(why, err)
 		case err == nil && why == nil:
-			err = release
+			err, gone = release, errors.Is(release, ErrLost)
 		}
 	}()
 	inner, cancel := context.WithCancelCause(ctx)
@@ -40,7 +43,7 @@ func (l *Lock) do(ctx context.Context,
 	held := l.Context()
 	stop := context.AfterFunc(held, func() { cancel(context.Cause(held)) })
 	defer stop()
-	return work(inner, l)
+	return false, work(inner, l)
 }
 
 // Lead waits until this client leads, and runs work as the leader: with the
@@ -56,8 +59,8 @@ func (c *Client) Lead(ctx context.Context, name string,
 		lock, err := c.Lock(ctx, name, opts...)
 		if err == nil {
 			pause = leadPause
-			err = lock.do(ctx, work)
-			if !errors.Is(err, ErrLost) || ctx.Err() != nil {
+			gone, err := lock.do(ctx, work)
+			if !gone || ctx.Err() != nil {
 				return err
 			}
 			continue

@@ -204,13 +204,21 @@ export class Holdfast {
    */
   async lead<R>(name: Text, options: LockOptions, work: Work<R>): Promise<R> {
     for (;;) {
+      let lock: Lock | undefined;
+      let done = false;
       try {
-        return await this.using(name, options, work);
+        return await this.using(name, options, async (signal, own) => {
+          lock = own;
+          const result = await work(signal, own);
+          done = true;
+          return result;
+        });
       } catch (error) {
-        if (error instanceof errors.LockLostError) continue;
-        if (!(error instanceof errors.UnavailableError && error.retry)) {
-          throw error;
-        }
+        // Of another lock it is the end of the work, like any error.
+        if (error instanceof errors.LockLostError && (done ||
+          lock === undefined || (lock as Lock).lost !== null)) continue;
+        if (lock !== undefined || !(error instanceof
+          errors.UnavailableError && error.retry)) throw error;
         const { signal } = options;
         await sleep(error.after || LEAD_PAUSE_MS, undefined,
           signal ? { signal } : {}).catch(() => signal?.throwIfAborted());

@@ -266,6 +266,21 @@ test("a leader leads again after a loss", async (t) => {
   assert.ok(times >= 2);
 });
 
+test("a leader's work ends with an error of its own", async (t) => {
+  const hf = await client(t, broker);
+  let times = 0;
+  const other = await hf.lock("of work", { lease: 100 });
+  await once(other.signal, "abort");
+  for (const error of [() => other.check(),
+    () => { throw new UnavailableError("work", { code: "GONE" }); }]) {
+    await assert.rejects(hf.lead("leader", {}, () => {
+      times++;
+      error();
+    }));
+  }
+  assert.equal(times, 2);
+});
+
 test("hooks and waiters are told", async (t) => {
   const told = [];
   const waits = promised();

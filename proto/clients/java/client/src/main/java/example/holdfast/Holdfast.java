@@ -10,6 +10,8 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicReference;
 import java.util.concurrent.locks.Lock;
 import java.util.function.Function;
 import java.util.function.Supplier;
@@ -510,12 +512,23 @@ public final class Holdfast implements AutoCloseable {
     public <T, E extends Exception> T lead(String name, Ask ask,
             Work<T, E> work) throws E, InterruptedException {
         while (true) {
+            AtomicReference<Hold> led = new AtomicReference<>();
+            AtomicBoolean done = new AtomicBoolean();
             try {
-                return callLocked(name, ask, work);
+                return callLocked(name, ask, hold -> {
+                    led.set(hold);
+                    T result = work.run(hold);
+                    done.set(true);
+                    return result;
+                });
             } catch (LockLostException lost) {
-                continue;
+                // Of another lock it is the end of the work, like any failure.
+                if (led.get() != null && !done.get()
+                        && led.get().lost().isEmpty()) {
+                    throw lost;
+                }
             } catch (UnavailableException failure) {
-                if (!failure.retry()) {
+                if (led.get() != null || !failure.retry()) {
                     throw failure;
                 }
                 Duration pause = failure.after().isZero() ? LEAD_PAUSE

@@ -308,6 +308,20 @@ class HoldfastTest {
     }
 
     @Test
+    void aLeadersWorkEndsWithAFailureOfItsOwn() throws Exception {
+        AtomicInteger terms = new AtomicInteger();
+        Hold own = hf.lock("j/of-work", Ask.plain().lease(ofMillis(200)));
+        assertTrue(own.awaitLost(ofSeconds(10)));
+        assertThrows(LockLostException.class, () -> hf.lead("j/lead",
+                Ask.plain(), hold -> {
+                    terms.incrementAndGet();
+                    own.check();
+                    return null;
+                }));
+        assertEquals(1, terms.get());
+    }
+
+    @Test
     void othersThatWaitAreTold() throws Exception {
         CompletableFuture<Long> wanted = new CompletableFuture<>();
         try (Hold hold = hf.lock("j/wanted", Ask.plain().onWanted(
