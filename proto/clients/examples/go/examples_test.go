@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	}
 	if err != nil {
 		fmt.Println("no tests:", err)
-		os.Exit(0)
+		os.Exit(1)
 	}
 	line, _ := bufio.NewReader(out).ReadString('\n')
 	_, broker, _ = strings.Cut(strings.TrimSpace(line), "listening on ")
