@@ -21,7 +21,7 @@ import holdfast  # noqa: E402
 from harness import Broker, HarnessCase, ports, shared_redis  # noqa: E402
 from holdfast import aio  # noqa: E402
 
-__all__ = ["QUICK", "Broker", "Case", "TlsBroker", "aio", "deaf",
+__all__ = ["QUICK", "Broker", "BrokerCase", "Case", "TlsBroker", "aio", "deaf",
            "example", "frameworks", "holdfast", "shared_redis", "users_line"]
 
 _full = []
@@ -47,6 +47,7 @@ def deaf():
         full.connect_ex(listener.getsockname())
         _full.append(full)
     return listener
+
 
 
 def no_index(stderr):
@@ -124,3 +125,13 @@ class Case(HarnessCase):
         """Whether somebody holds it, as another client sees it."""
         return self.client(broker).request(
             f"LOCK {name} wait=0").word == "ERR"
+
+
+class BrokerCase(Case):
+    """Its tests share a broker."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.broker_ = Broker(shared_redis()).start()
+        cls.addClassCleanup(cls.broker_.close)
+        cls.broker_.wait_redis()

@@ -7,13 +7,7 @@ import fixture
 from fixture import QUICK, aio, holdfast
 
 
-class AioTest(fixture.Case):
-    @classmethod
-    def setUpClass(cls):
-        cls.broker_ = fixture.Broker(fixture.shared_redis()).start()
-        cls.addClassCleanup(cls.broker_.close)
-        cls.broker_.wait_redis()
-
+class AioTest(fixture.BrokerCase):
     def run_with(self, work, **options):
         return self.run_async(work, self.broker_, **options)
 

@@ -33,13 +33,7 @@ with holdfast.connect(sys.argv[1]) as hf:
 """
 
 
-class RedisLockTest(fixture.Case):
-    @classmethod
-    def setUpClass(cls):
-        cls.broker_ = fixture.Broker(fixture.shared_redis()).start()
-        cls.addClassCleanup(cls.broker_.close)
-        cls.broker_.wait_redis()
-
+class RedisLockTest(fixture.BrokerCase):
     def setUp(self):
         self.hf = self.connect(self.broker_)
         self.redis = redis.Redis(port=1)  # nobody asks it

@@ -16,13 +16,7 @@ from fixture import holdfast
 from holdfast import once
 
 
-class LockTest(fixture.Case):
-    @classmethod
-    def setUpClass(cls):
-        cls.broker_ = fixture.Broker(fixture.shared_redis()).start()
-        cls.addClassCleanup(cls.broker_.close)
-        cls.broker_.wait_redis()
-
+class LockTest(fixture.BrokerCase):
     def setUp(self):
         self.hf = self.connect(self.broker_)
 
