@@ -297,7 +297,8 @@ uint64_t holdfast_now_ms(const struct holdfast *h);
 /*
  * Makes an owner that no other lock of the session has, such as "~7". Two locks
  * of one owner on one name are one hold, entered twice. So give each task of a
- * program its own owner, in the options and in the calls about the hold.
+ * program its own owner, in the options and in the calls about the hold. No
+ * owner that a program names itself may begin with "~".
  */
 void holdfast_new_owner(struct holdfast *h, char owner[HOLDFAST_OWNER_MAX + 1]);
 
