@@ -49,7 +49,6 @@ def deaf():
     return listener
 
 
-
 def no_index(stderr):
     """Without the package index a test is skipped, or fails where all tests
     must run."""
